@@ -242,9 +242,7 @@ class _Rows(NamedTuple):
     left: dict[Key, State]
 
 
-def _upserted(
-    rows: _Rows, change: Change, *, soft: bool, base: bool
-) -> tuple[list[Step], bool]:
+def _upserted(rows: _Rows, change: Change, *, soft: bool, base: bool) -> tuple[list[Step], bool]:
     """The steps of an insert or update, and whether it has what it needs."""
     assert change.key is not None
     rows.left.pop(change.key, None)

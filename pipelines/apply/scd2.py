@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
-from ingest.position import EPOCH, PHASE, Pos, STREAMED, highest
+from ingest.position import EPOCH, PHASE, STREAMED, Pos, highest
 from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.merge import Truncate

@@ -67,8 +67,9 @@ class Reconstruction:
     """The rows of one target, folded from so much of silver as `extent` says.
 
     `today`: under the columns and the key that it would have if it were made today; so it is, too,
-    where the table is gone, which was made for `before`. As a context it takes back, at its end,
-    the names it gave to what it works with.
+    where the table is gone, which was made for `before`. `past`: as it stood at a moment at which
+    other source tables may have had keys than now. As a context it takes back, at its end, the
+    names it gave to what it works with.
     `keys` and `columns` (name -> Spark type, without what gold adds) are the target's, `names` all
     columns of its rows, `typed_names` those to which messages or statements give a type, `entries`
     the ledger's of the target's source tables, whose histories are `batches`.
@@ -82,6 +83,7 @@ class Reconstruction:
         extent: Extent = ALL_HISTORY,
         today: bool = False,
         before: TargetContract | None = None,
+        past: bool = False,
     ) -> None:
         self.warehouse = warehouse
         self.target = target.name
@@ -89,6 +91,7 @@ class Reconstruction:
         self.source = route.source
         self.frames = Frames(warehouse)
         self._held = ExitStack()
+        self._owned_as_now = not past
         entries = load_entries(warehouse, self.source).values()
         first_names = renames(entries)
         own = {
@@ -110,12 +113,7 @@ class Reconstruction:
         _check_encodings(warehouse, history.feeds if today else (), entries_of=of)
         self.typed_names = _typed_names(history.feeds) | stated_names(self.entries)
         self.keys = self._key(history, today=today, before=before)
-        mode = mode_of(route, self.keys)
-        if mode is None:
-            raise TableError(
-                f"{self.target} has no rows: its messages name no key; set keys for it"
-            )
-        self.contract = TargetContract.by(route, mode, self.keys)
+        self.contract = self._contract()
         self.soft = route.deletes == "soft" and self.contract.keeps.keyed
         columns = columns_of(warehouse, self.target)
         if columns is None or today:
@@ -133,6 +131,15 @@ class Reconstruction:
         if self.soft:
             self.added["_deleted_at"] = "timestamp"
         self.names = [*columns, *self.added]
+
+    def _contract(self) -> TargetContract:
+        """What the target is made for, by its key; raises TableError where it has none."""
+        mode = mode_of(self.route, self.keys)
+        if mode is None:
+            raise TableError(
+                f"{self.target} has no rows: its messages name no key; set keys for it"
+            )
+        return TargetContract.by(self.route, mode, self.keys)
 
     def _key(
         self, history: Histories, *, today: bool, before: TargetContract | None
@@ -267,7 +274,7 @@ class Reconstruction:
             parts, keys=self.keys, columns=columns, added=added, source=self.source
         )
         if len(parts) > 1 and self.contract.keeps.latest:
-            held = self.warehouse.exists("gold", self.target)
+            held = self._owned_as_now and self.warehouse.exists("gold", self.target)
             target = self.warehouse.name("gold", self.target) if held else None
             rows = texts.one_owner(
                 rows, keys=self.keys, columns=columns, added=added, target=target
@@ -312,7 +319,7 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
                 )
     closed_at = last_applied(progress, _closed(warehouse, target.source))
     extent = Extent(progress.watermarks, only=moment.until, closed_at=closed_at)
-    return Reconstruction(warehouse, target, extent=extent)
+    return Reconstruction(warehouse, target, extent=extent, past=True)
 
 
 def _typed_names(feeds: Iterable[Feed]) -> set[str]:

@@ -20,7 +20,14 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.renames import later_names
 from pipelines.ledger.shared_columns import keyed_by_others
-from pipelines.silver.pending import BatchStats, ColumnValues, PendingChanges, has_values, images_of, names_sent
+from pipelines.silver.pending import (
+    BatchStats,
+    ColumnValues,
+    PendingChanges,
+    has_values,
+    images_of,
+    names_sent,
+)
 from pipelines.targets.progress import Progress
 from pipelines.targets.table import (
     add_deletion_time,

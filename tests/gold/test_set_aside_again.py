@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.sql.history.asof import at_pos
 from pipelines.gold.known_targets import known_targets
+from pipelines.gold.reconstruction import as_of
 from pipelines.operations.dismissals import dismiss_all
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconcile import reconcile
@@ -248,3 +250,29 @@ def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) ->
     lab.step(3)
     assert lab.values("t", "id", "x") == [(1, "b"), (5, "late")]
     assert lab.as_history("t")
+
+
+def test_a_key_belongs_at_each_moment_to_who_had_it_then(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It went from one source table to the other: `as-of` asks who has it now of no past moment."""
+    batches = [
+        [change("t_a", "c", 1, {"id": 1, "x": "a"}), change("t_b", "c", 2, {"id": 1, "x": "b"})],
+        [change("t_a", "d", 5, None) | {"before": {"id": 1, "x": "a"}}],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        **{"keys": ["id"], "from": ["merge.t_*"]},
+        columns={"id": "int", "x": "string"},
+    )
+
+    def as_of_pos(pos: int) -> list[Any]:
+        target = known_targets(lab.warehouse).fed["t"]
+        with as_of(lab.warehouse, target, at_pos(f"[0,1,7,{pos}]")) as past:
+            return [row["x"] for row in past.tried(lambda rows: past.typed(rows).collect())]
+
+    lab.step(1)
+    assert lab.values("t", "x") == [("a",)] and as_of_pos(2) == ["a"]
+    lab.step(2)
+    assert lab.values("t", "x") == [("b",)]
+    assert [as_of_pos(pos) for pos in (1, 2, 5)] == [["a"], ["a"], ["b"]]

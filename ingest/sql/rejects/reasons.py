@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingest.codes import Code
 from ingest.sql.delivery import MESSAGE, listed
 from ingest.sql.projection import Projection
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import BASELESS, CONFLICT, NO_MISFITS, code_and_error
 
 ORIGIN = f"{listed(names=MESSAGE)}, place AS `row`"
@@ -62,6 +62,9 @@ def _with_image(changes: str, why: str) -> str:
 def reason(projection: Projection) -> str:
     """The columns `code`, `error` and `misfits` of an event that does not fit."""
     null = "key IS NULL"
+    if projection.keys:
+        # A value that does not fit is no key either, and what it is says more.
+        null += f" AND NOT arrays_overlap(misfits, array({sql_texts(projection.keys)}))"
     return (
         f"IF({null}, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code, "
         f"IF({null}, {_null_key(projection)}, {_sentence(_misfits(projection))}) AS error, "

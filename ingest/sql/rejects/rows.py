@@ -88,8 +88,8 @@ def unresolved(rejects: str) -> str:
 
 
 def unclaimed(claimed: str, *, silver: str, source: str) -> str:
-    """True for the rows of a source, in the table `silver`, that are not `claimed`; nor are they the
-    delete of a key change in two messages whose insert is (semantics.md, 34)."""
+    """True for the rows of a source, in the table `silver`, that are not `claimed`. The delete of a
+    key change in two messages is so where the insert is (semantics.md, 34)."""
     place = f"concat_ws('/', {listed()})"
     inserts = query(
         claims=claimed,

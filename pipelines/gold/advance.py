@@ -33,7 +33,7 @@ from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
 from pipelines.targets.contract import check_made_for, may_share_keys
-from pipelines.targets.progress import Names, Progress, Watermarks
+from pipelines.targets.progress import Names, Progress, Watermarks, record_progress
 from pipelines.targets.rejects import have_rejects, no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
 
@@ -102,7 +102,9 @@ def advance(
         above=coming.above,
         only=pending.limit.only,
     )
-    now, unfit = _apply_in_turn(warehouse, now, batches, fresh=fresh, was_unkeyed=was_unkeyed)
+    now, unfit = _apply_in_turn(
+        ledger, coming, now, batches=batches, fresh=fresh, was_unkeyed=was_unkeyed
+    )
     _enter_outgrown([feeding for feeding in feedings if feeding.table in unfit])
     now = replace(_up_to(now, coming, pending), contract=contract)
     # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
@@ -119,10 +121,11 @@ def _check_applicable(warehouse: Warehouse, progress: Progress) -> None:
 
 
 def _apply_in_turn(
-    warehouse: Warehouse,
+    ledger: Ledger,
+    coming: TargetBatch,
     now: Progress,
-    batches: Sequence[TableBatch],
     *,
+    batches: Sequence[TableBatch],
     fresh: bool,
     was_unkeyed: bool,
 ) -> tuple[Progress, set[SourceTable]]:
@@ -133,7 +136,7 @@ def _apply_in_turn(
     Delta's log cannot tell which rows they wrote. Nor does what a killed run left of the other
     tables show any more once the first is recorded.
     """
-    partly = now.partly_applied or 0
+    warehouse, partly = ledger.warehouse, now.partly_applied or 0
     again = any(stats.first <= partly for batch in batches for stats in batch.stats)
     unfit = set[SourceTable]()
     for number, batch in enumerate(batches):
@@ -148,7 +151,24 @@ def _apply_in_turn(
             again = again or (number == 0 and len(batches) > 1 and batch.version is None)
         now, misfit = _applied(warehouse, now, batch, was_unkeyed=was_unkeyed)
         unfit |= {batch.table} if misfit else set()
+        if number + 1 < len(batches) and _moves_parts(batch):
+            _record(ledger, coming, now, batch=batch)
     return now, unfit
+
+
+def _moves_parts(batch: TableBatch) -> bool:
+    """Whether the batch may give up a key that the next source table takes, and have made of its
+    row another one by a part of it. A run that is killed then would find the key held when it is
+    applied again, and set aside what the part is based on."""
+    return bool(batch.shared and batch.total("key_changes") and batch.total("partials"))
+
+
+def _record(ledger: Ledger, coming: TargetBatch, now: Progress, *, batch: TableBatch) -> None:
+    """Record that a source table's batch is applied, before those of the others are."""
+    names = {name[1:] for name in batch.names}
+    applied = {name: to for name, to in coming.applied_batches.items() if name in names}
+    row = replace(now.uncounted(), tables={**now.tables, **applied})
+    record_progress(ledger.warehouse, [row], ledger.progress_by_target)
 
 
 def _applied_before(batch: TableBatch, now: Progress) -> str:

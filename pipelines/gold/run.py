@@ -50,6 +50,7 @@ from pipelines.targets.contract import OtherMasks, other_masks
 from pipelines.targets.feeders import feeders, kept_apart
 from pipelines.targets.progress import (
     Names,
+    ParkedFor,
     Progress,
     ProgressByTarget,
     create_progress,
@@ -418,18 +419,20 @@ def _applied(
 def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progress:
     """Bring one target forward; never raises for what one table does."""
     began = time.monotonic()
-    progress = progress_of_route(ledger, batch.route)
+    why: ParkedFor | None = None
     try:
         if batch.error is not None:
             raise TableError(batch.error)
-        row = advance(ledger, batch, pending, progress=progress)
+        row = advance(ledger, batch, pending, progress=progress_of_route(ledger, batch.route))
         return replace(row, seconds=time.monotonic() - began)
     except OtherMasks as error:
-        return progress.parked(str(error), why="masks")
+        said, why = str(error), "masks"
     except IngestError as error:
-        return progress.parked(str(error))
+        said = str(error)
     except Exception as error:
-        return progress.parked(described(error)[:2000])
+        said = described(error)[:2000]
+    # What some of its source tables brought may be recorded already.
+    return progress_of_route(ledger, batch.route).parked(said, why=why)
 
 
 def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:

@@ -276,3 +276,30 @@ def test_a_key_belongs_at_each_moment_to_who_had_it_then(
     lab.step(2)
     assert lab.values("t", "x") == [("b",)]
     assert [as_of_pos(pos) for pos in (1, 2, 5)] == [["a"], ["a"], ["b"]]
+
+
+def test_a_key_that_one_table_gave_up_and_another_took_before_a_kill(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row was moved by a part of it, whose base is not set aside when the batch comes again."""
+    partial = change("t_a", "u", 4, {"id": 2, "x": "moved", "y": UNSENT}) | {"before": {"id": 1}}
+    batch = [
+        change("t_a", "c", 3, {"id": 1, "x": "a", "y": "a"}),
+        partial,
+        change("t_b", "c", 6, {"id": 1, "x": "b", "y": "b"}),
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", [[change("t_b", "c", 1, {"id": 6, "x": "s", "y": "s"})], batch]),
+        **{"keys": ["id"], "from": ["merge.t_*"]},
+        columns={"id": "int", "x": "string", "y": "string"},
+    )
+    lab.step(1)
+    lab.land(2)
+    lab.decode()
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("pipelines.gold.run.record_progress", killed)
+        lab.merge()
+    lab.begin_again()
+    assert [each.error for each in lab.merge() if each.error is not None] == []
+    assert lab.values("t", "id", "x", "y") == [(1, "b", "b"), (2, "moved", "a"), (6, "s", "s")]
+    assert lab.aside("t") == [] and lab.as_history("t")

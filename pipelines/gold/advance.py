@@ -33,7 +33,14 @@ from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
 from pipelines.targets.contract import check_made_for, may_share_keys
-from pipelines.targets.progress import Names, Progress, Watermarks, record_progress
+from pipelines.targets.progress import (
+    Horizon,
+    Names,
+    Progress,
+    Watermarks,
+    record_progress,
+    source_cursor,
+)
 from pipelines.targets.rejects import have_rejects, no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
 
@@ -72,8 +79,8 @@ def advance(
         and have_rejects(warehouse, route.source, route.target, code=Code.NO_KEY.value)
     )
     _check_applicable(warehouse, progress)
-    now = _known(warehouse, route, progress.unparked())
     new = _new(coming)
+    now = _known(ledger, route, progress.unparked(), tables=coming.stats)
     if not new:
         return _up_to(now, coming, pending)
     stats = [each for of_table in new.values() for each in of_table]
@@ -341,15 +348,23 @@ def _version(warehouse: Warehouse, now: Progress, *, fresh: bool, again: bool) -
     return recorded(warehouse, now.target, None if again else max(versions, default=None))
 
 
-def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
-    """The progress with what the target was created for, and where its history was trimmed, told
-    by itself where need be."""
-    if progress.contract is not None:
-        return progress
-    contract = contract_of(warehouse, route.target)
-    trimmed = horizons_of(warehouse, route.target) if contract is not None else {}
-    watermarks = {label: Watermarks(horizons=found) for label, found in trimmed.items()}
-    return replace(progress, contract=contract, watermarks={**watermarks, **progress.watermarks})
+def _known(
+    ledger: Ledger, route: Route, progress: Progress, *, tables: Iterable[SourceTable]
+) -> Progress:
+    """The progress with what the target was created for, told by itself where need be, and where
+    the history of its source tables was trimmed: before a reset of it, too."""
+    warehouse, contract = ledger.warehouse, progress.contract
+    told: dict[str, tuple[Horizon, ...]] = {}
+    if contract is None:
+        contract = contract_of(warehouse, route.target)
+        told = horizons_of(warehouse, route.target) if contract is not None else {}
+    noted = source_cursor(ledger.progress_by_target, route.source).watermarks
+    before = {label: noted[label] for table in tables if (label := label_of(table)) in noted}
+    trimmed = {label: Watermarks(horizons=found) for label, found in told.items()}
+    watermarks = {**trimmed, **progress.watermarks}
+    for label, kept in before.items():
+        watermarks.setdefault(label, kept)
+    return replace(progress, contract=contract, watermarks=watermarks)
 
 
 def _new(coming: TargetBatch) -> dict[SourceTable, list[BatchStats]]:

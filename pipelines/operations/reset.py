@@ -3,7 +3,7 @@ makes it anew.
 
 A target: its gold table, its progress, what gold set aside of it and the ledger's entries of its
 source tables, decisions included. History stays in silver, from which the next run makes the target
-as if it were new.
+as if it were new, and so does where it was trimmed.
 
 A source: that of all its targets, its rows in silver and silver's progress. Bronze stays, from
 which the next run decodes everything again; unless that goes too, with how far its files or topics
@@ -27,7 +27,13 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
 from pipelines.silver.declarations import forget
 from pipelines.silver.stream import last_batch
-from pipelines.targets.progress import load_progress, targets_of
+from pipelines.targets.progress import (
+    Watermarks,
+    load_progress,
+    record_progress,
+    source_cursor,
+    targets_of,
+)
 from pipelines.targets.table import contract_of
 
 RESET = ("kind", "what", "rows")
@@ -70,11 +76,27 @@ def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
 
 
 def _take_away(warehouse: Warehouse, source: str, target: str) -> None:
+    _keep_horizons(warehouse, source, target)
     # The table first: while there is progress without it, the target is parked.
     warehouse.drop("gold", target)
     for table, stage in (("_rejects", "gold"), ("_ddl", None), ("_progress", None)):
         where = equal(source=source, target=target, stage=stage)
         _delete(warehouse, "gold", table, where=where)
+
+
+def _keep_horizons(warehouse: Warehouse, source: str, target: str) -> None:
+    """Note in the source's own record where the history of the target's source tables was trimmed:
+    it is as it was when the target is made anew (`pipelines.gold.advance`)."""
+    progress = load_progress(warehouse)
+    known = progress.get((source, target))
+    trimmed = {
+        label: Watermarks(horizons=each.horizons)
+        for label, each in (known.watermarks if known is not None else {}).items()
+        if each.horizons
+    }
+    if trimmed:
+        noted = source_cursor(progress, source).with_watermarks(trimmed)
+        record_progress(warehouse, [noted], progress)
 
 
 def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:

@@ -4,17 +4,21 @@ although somebody dismissed it. Gold and its rejects tell the same as history.""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.errors import TableError
 from ingest.sql.history.asof import at_pos
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.reconstruction import as_of
 from pipelines.operations.dismissals import dismiss_all
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconcile import reconcile
+from pipelines.operations.reset import reset_target
+from pipelines.operations.retention import trim_target
 from tests.support.merge_scenarios import START, Laboratory, Row, Scenario
 
 if TYPE_CHECKING:
@@ -303,3 +307,31 @@ def test_a_key_that_one_table_gave_up_and_another_took_before_a_kill(
     assert [each.error for each in lab.merge() if each.error is not None] == []
     assert lab.values("t", "id", "x", "y") == [(1, "b", "b"), (2, "moved", "a"), (6, "s", "s")]
     assert lab.aside("t") == [] and lab.as_history("t")
+
+
+def test_a_target_made_anew_knows_where_its_history_was_trimmed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    late = change("t", "u", 3, {"id": 1, "x": UNSENT, "y": "late"})
+    batches = [
+        [change("t", "c", 1, {"id": 1, "x": "one", "y": "y"})],
+        [change("t", "u", 5, {"id": 1, "x": "two", "y": "y"})],
+        [change("t", "c", 9, {"id": 2, "x": "z", "y": "z"})],
+        [late],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        columns={"id": "int", "x": "string", "y": "string"},
+        source={"keys": {"merge.t": ["id"]}},
+    )
+    for number in (1, 2, 3):
+        lab.step(number)
+    target = known_targets(lab.warehouse).fed["t"]
+    assert trim_target(lab.warehouse, target, 0, now=time.time() + 1_000) == 1
+    reset_target(lab.warehouse, target.source, "t")
+    assert [each.error for each in lab.merge() if each.error is not None] == []
+    with pytest.raises(TableError, match="was trimmed up to position"):
+        as_of(lab.warehouse, target, at_pos("[0,1,7,2]"))
+    lab.step(4)
+    assert lab.values("t", "id", "x", "y") == [(1, "two", "y"), (2, "z", "z")]
+    assert lab.aside("t") == [("late_beyond_horizon", "open")] and lab.as_history("t")

@@ -82,7 +82,7 @@ class _Unreadable(Exception):
 
 
 def _rest(cursor: Cursor, taken: bytes, why: str | Damage) -> Iterator[Record]:
-    piece = taken + cursor.take(LARGEST - len(taken))
+    piece = taken + cursor.take(max(0, LARGEST - len(taken)))
     yield broken(piece, why)
     while piece := cursor.take(LARGEST):
         yield broken(piece, why)
@@ -104,8 +104,8 @@ def _number(cursor: Cursor, taken: bytearray) -> int:
 
 def _text(cursor: Cursor, taken: bytearray) -> bytes:
     size = _number(cursor, taken)
-    if not 0 <= size <= LARGEST:
-        raise _Unreadable(bytes(taken), f"expected at most {LARGEST} bytes of metadata")
+    if not 0 <= size <= LARGEST - len(taken):
+        raise _Unreadable(bytes(taken), f"expected a header of at most {LARGEST} bytes, got more")
     found = cursor.take(size)
     taken += found
     if len(found) < size:

@@ -163,6 +163,7 @@ class Cursor:
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes; fewer only at the end."""
+        assert size >= 0, size
         end = self._at + size
         if end <= len(self._buffer):
             taken = self._buffer[self._at : end]

@@ -102,7 +102,8 @@ class Detection:
                 found.append(name)
         if len(found) == 1:
             return found[0]
-        what = f"the top-level names {', '.join(sorted(names)[:20])}"
+        named = f"the top-level names {', '.join(sorted(names)[:20])}"
+        what = named if names else "an empty object"
         raise _refusal(found, message, what, advised=advice(top) if not found else "")
 
     def of(self, message: Message) -> Recognised:

@@ -40,7 +40,8 @@ def _row(top: TopLevel) -> bool:
 
 
 def _wrapped(top: TopLevel) -> bool:
-    return top.keys() <= {"schema", "payload"} and bytes(top.get("payload", b""))[:1] in b'{["'
+    payload = bytes(top.get("payload", b""))
+    return top.keys() <= {"schema", "payload"} and payload.startswith((b"{", b"[", b'"'))
 
 
 def _packed(top: TopLevel) -> bool:

@@ -29,6 +29,7 @@ from ingest.config.transports import Files
 from ingest.decode.constant_column import Read, with_constant
 from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.files.framing import records
+from ingest.sql.headers import header_value
 from ingest.wire.contract import Message
 from pipelines.bronze.by_offset.columns import COLUMNS
 from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
@@ -333,8 +334,7 @@ class _Reader:
     def _in_bronze(self) -> DataFrame:
         """The ordinal and path of each message's file that bronze has of the source."""
         table = self._warehouse.read("bronze", "messages")
-        own = f"filter(headers, header -> header.key = '{FILE_HEADER}')"
-        captured = F.expr(f"decode(element_at({own}, -1).value, 'UTF-8')")
+        captured = F.expr(f"decode({header_value(FILE_HEADER)}, 'UTF-8')")
         file = F.split(captured, " ", 2)
         return table.where(F.col("source") == self._source.name).select(
             F.coalesce(file[0].cast("int"), F.col("partition")).alias("ordinal"),

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import IngestError, PlatformError, SourceError
-from ingest.sql.quoting import sql_text
+from ingest.sql.headers import header_value
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.by_offset.source import Partition, Span
@@ -49,7 +49,7 @@ KNOCK_SECONDS = 3.0
 _ATTEMPTS = 5
 """How often a source goes on after messages that are gone while others go, in one run."""
 
-_KEY = f"coalesce(key, get(filter(headers, h -> h.key = {sql_text(KEY_HEADER)}), 0).value)"
+_KEY = f"coalesce(key, {header_value(KEY_HEADER)})"
 _REASON = re.compile(
     r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?\s*(?:=== |\Z)", re.DOTALL
 )

@@ -16,7 +16,8 @@ import orjson
 from ingest.config.sources import Source
 from ingest.config.transports import RocketMQ
 from ingest.errors import PlatformError
-from ingest.sql.quoting import equal, sql_text
+from ingest.sql.headers import header_value
+from ingest.sql.quoting import equal
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.by_offset.rocketmq_topics import BROKER_HEADER, QUEUES_MOST, Topics
@@ -152,11 +153,13 @@ def _in_bronze(warehouse: Warehouse, source: Source) -> list[str]:
     """The brokers by number, as the messages in bronze name them: a row a broker."""
     if not warehouse.exists("bronze", "messages"):
         return []
-    header = f"filter(headers, h -> h.key = {sql_text(BROKER_HEADER)})[0].value"
     found = (
         warehouse.read("bronze", "messages")
         .where(equal(source=source.name))
-        .selectExpr(f"`partition` DIV {QUEUES_MOST} AS number", f"string({header}) AS broker")
+        .selectExpr(
+            f"`partition` DIV {QUEUES_MOST} AS number",
+            f"string({header_value(BROKER_HEADER)}) AS broker",
+        )
         .where("broker IS NOT NULL")
         .distinct()
         .orderBy("number")

@@ -221,7 +221,9 @@ def redecode(call: Invocation, source: str) -> None:
 
     with call.console.waiting(f"decoding {name} again"):
         done = redecode(warehouse, name)
-    call.console.rows(REDECODED, [("redecoded", name, *done[:4])], shown=REDECODED[1:])
+    counts = done.counts
+    told = ("redecoded", name, counts.messages, counts.rows, counts.rejects, done.kept)
+    call.console.rows(REDECODED, [told], shown=REDECODED[1:])
     if done.kept:
         gone = counted(done.kept, "messages")
         text = f"bronze no longer has {gone}, whose rows stay as they were"
@@ -249,9 +251,10 @@ def redecode(call: Invocation, source: str) -> None:
     for row in merged:
         if row.error is not None:
             call.console.say(f"table {row.target} is parked: {row.error}")
-    counts = SourceOutcome(rows=done.rows, rejects=done.rejects, decoded=done.messages)
-    counts.changes = done.rows - done.rejects
-    spoilt = spoilt_source(call.config.sources[name], counts, merged)
+    decoded = SourceOutcome(
+        rows=counts.rows, rejects=counts.rejects, decoded=counts.messages, changes=counts.changes
+    )
+    spoilt = spoilt_source(call.config.sources[name], decoded, merged)
     if spoilt is not None:
         call.console.say(spoilt)
     if waiting or outcome.code or spoilt is not None:

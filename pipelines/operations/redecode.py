@@ -74,13 +74,11 @@ REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
 
 
 class Redecoded(NamedTuple):
-    """What silver has of the source now: messages decoded again, rows of all kinds, rejects among
-    them, and messages that keep their rows since bronze has them no more. `targets`: what became
-    of each, or why it waits."""
+    """What silver has of the source now, the messages that were decoded again counted, and how many
+    messages keep their rows since bronze has them no more. `targets`: what became of each, or why
+    it waits."""
 
-    messages: int
-    rows: int
-    rejects: int
+    counts: Counts
     kept: int
     targets: dict[str, Rebuilt | str]
     merged: list[Merged]
@@ -93,7 +91,7 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
     create_bronze(warehouse)
     if not warehouse.exists("silver", "cdc"):
         declarations.remember(warehouse, declared)
-        return Redecoded(0, 0, 0, 0, {}, [])
+        return Redecoded(Counts(), 0, {}, [])
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         create_progress(warehouse)
         reordered = _reordered(warehouse, declared)
@@ -111,7 +109,7 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
     targets = {target: _rebuilt(warehouse, target) for target in rebuilt}
     _mark_unconfirmed(warehouse, source, targets)
     merged = merge_tables(warehouse, sources=[source])
-    return Redecoded(counts.messages, counts.rows, counts.rejects, kept, targets, merged)
+    return Redecoded(counts, kept, targets, merged)
 
 
 def _reordered(warehouse: Warehouse, source: Source) -> bool:

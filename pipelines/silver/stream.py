@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -48,6 +49,7 @@ _FEW_TABLES = 4
 _MOST_FILES = 32
 _SAMPLE = 2_000
 _UP_TO = "decoded"
+_TABLES = "tables"
 
 
 class Silver(NamedTuple):
@@ -109,7 +111,7 @@ def decode_source(
             note_moment(warehouse, each, news=True)
     tables = max((counts.tables for counts in written), default=0)
     if tables:
-        (Path(checkpoint) / "tables").write_text(str(tables))
+        write_whole(Path(checkpoint) / _TABLES, str(tables).encode())
     return Silver(
         source.name,
         sum(counts.rows for counts in written),
@@ -259,9 +261,8 @@ def _clustered(rows: DataFrame, tables: int) -> DataFrame:
 
 def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
     """About how many tables the source has: those of the last run, at first those of a sample."""
-    noted = Path(checkpoint) / "tables"
-    if noted.exists():
-        return int(noted.read_text())
+    with suppress(FileNotFoundError, ValueError):
+        return int((Path(checkpoint) / _TABLES).read_text())
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
     sample = bronze.select(*INPUT).limit(_SAMPLE)
     return (

@@ -463,6 +463,22 @@ def test_a_record_longer_than_the_bound_is_cut(
     assert {len(value or b"") < 1_600_000 for value, _ in pieces} == {True}
 
 
+def test_a_container_whose_header_is_longer_than_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of its bytes is lost, and none comes twice."""
+    from ingest.files import avro_container as module
+
+    monkeypatch.setattr(module, "LARGEST", 100)
+    entries = b"".join(b"\x04k%d" % number + b"\x50" + b"v" * 40 for number in range(6))
+    content = b"Obj\x01\x0c" + entries + b"\x00" + bytes(16) + b"tail" * 30
+    found = read(content, "avro_container")
+    assert b"".join(value or b"" for value, _ in errors(found)) == content
+    assert len(errors(found)) == len(found)
+    assert max(len(value or b"") for value, _ in errors(found)) <= 102
+    assert "expected a header of at most 100 bytes, got more" in errors(found)[0][1]
+
+
 @pytest.mark.parametrize("suffix", PACKED)
 def test_memory_does_not_follow_the_size_of_the_file(suffix: str) -> None:
     line = b"x" * 999 + b"\n"

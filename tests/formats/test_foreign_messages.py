@@ -159,6 +159,14 @@ def test_foreign_messages_are_of_no_format(name: str) -> None:
     assert row["error_code"] in ("unknown_format", "ambiguous_format", "unsupported")
 
 
+@pytest.mark.parametrize("value", [b"{}", b'{"schema": {"type": "struct"}}'])
+def test_what_has_no_payload_is_not_told_how_to_unwrap_it(value: bytes) -> None:
+    reader = reader_of("auto", order="arrival", default_table="people")
+    [row] = as_dicts(reader.rows(Message(value, topic="t", timestamp=5)))
+    assert "JsonConverter" not in row["error"]
+    assert ("got an empty object" in row["error"]) == (value == b"{}")
+
+
 @pytest.mark.parametrize(
     ("name", "word"),
     [

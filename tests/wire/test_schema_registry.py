@@ -248,9 +248,21 @@ def test_ids_that_nobody_knows_are_not_asked_for_without_end(
     registry = Registry(Access(server.url))
     texts = [refusal(registry, id_) for id_ in range(1, 2001)]
     assert len(server.asked) < 110
-    assert "does not know so many of the ids" in texts[-1]
+    assert "it did not know 100 ids within 30 seconds" in texts[-1]
     server.has(7, POINT)
     clock[0] += 31
+    assert registry.schema(7) == (TEXT,)
+
+
+def test_ids_that_nobody_knew_long_ago_silence_nothing(
+    server: RegistryServer, clock: list[float]
+) -> None:
+    registry = Registry(Access(server.url))
+    server.has(7, POINT)
+    for id_ in range(1_000, 1_100):
+        refusal(registry, id_)
+        clock[0] += 3_600
+    refusal(registry, 2_000)
     assert registry.schema(7) == (TEXT,)
 
 

@@ -28,11 +28,17 @@ _ATTEMPTS = 3
 _PAUSE = 0.1  # seconds before the second attempt; twice as long before each further one
 _LONGEST_SILENCE = 60.0
 _MISS_KEPT = 30.0
-_MOST_MISSES = 100  # ids that a registry may not know within _MISS_KEPT
+_MOST_MISSES = 100
+"""How many ids a registry may not know within _MISS_KEPT seconds: more look as if it were not the
+producer's, and each is a request."""
 _MOST_KNOWN = 10_000
 _DEEPEST = 20
 _MOST_REFERENCES = 100
 _LARGEST = 16 * 2**20
+_NOT_ITS_IDS = (
+    f"it did not know {_MOST_MISSES} ids within {_MISS_KEPT:.0f} seconds; check that "
+    "options.schema_registry is the producer's"
+)
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _MAY_PASS = {408, 425, 429, 500, 502, 503, 504}
 
@@ -128,10 +134,12 @@ class Registry:
         try:
             self._collect(f"/schemas/ids/{id}", read, 0)
         except _NotThere as error:
+            now = time.monotonic()
+            self._missing = {i: until for i, until in self._missing.items() if until > now}
             if len(self._missing) >= _MOST_MISSES:
-                self._fall_silent("it does not know so many of the ids asked for", _MISS_KEPT)
+                self._fall_silent(_NOT_ITS_IDS, _MISS_KEPT)
                 self._missing.clear()
-            self._missing[id] = time.monotonic() + _MISS_KEPT
+            self._missing[id] = now + _MISS_KEPT
             raise _unknown(f"expected the schema of id {id} in {self._url}, got {error}") from None
         except _Unreachable as error:
             self._fall_silent(str(error), min(max(2 * self._silence, 1.0), _LONGEST_SILENCE))

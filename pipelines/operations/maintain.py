@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables, known_targets
 from pipelines.operations.retention import trim_bronze, trim_progress, trim_runs, trim_target
-from pipelines.operations.status import source_rows
+from pipelines.operations.status import undecoded
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -66,8 +66,9 @@ def maintain(warehouse: Warehouse, *, advance: Callable[[str, bool], None]) -> l
     """
     done: list[Maintained] = []
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
-        sources = source_rows(warehouse, failed=lambda _, __: None)
-        lag = {row["source"]: int(row["lag"]) for row in sources}
+        behind = undecoded(warehouse)
+        # Another project's sources may share the tables, and have a retention of their own.
+        lag = {source: behind.get(source, 0) for source in warehouse.config.sources}
         for result in _each(warehouse, lag):
             done.append(result)
             advance(result.table, True)

@@ -52,8 +52,7 @@ def trim_bronze(warehouse: Warehouse, source: str, days: int, *, now: float) -> 
     how many there were."""
     until = now - days * 86_400
     old = f"{equal(source=source)} AND ingested_at < {_moment(until)}"
-    if source in warehouse.config.sources:
-        note_trimmed(warehouse, warehouse.config.sources[source], until=until)
+    note_trimmed(warehouse, warehouse.config.sources[source], until=until)
     done = warehouse.execute(delete(warehouse.name("bronze", "messages"), old)).first()
     return int(done[0]) if done is not None else 0
 

@@ -126,3 +126,11 @@ def test_a_claim_check_of_new_ticdc() -> None:
     assert (row["op"], row["before"], row["before_image"]) == ("delete", {"id": "1"}, "key")
     (row,) = rows("ticdc_open", part(value % b"u"), VERSION + part(key))
     assert row["error_code"] == Code.UNSUPPORTED.value and "/c/1" in row["error"]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_a_flattened_row_says_in_any_unit_when_it_was_sent(unit: str) -> None:
+    time = 1_700_000_000_123 * {"ms": 1, "us": 1_000, "ns": 1_000_000}[unit]
+    row = {"id": 1, "__op": "c", "__table": "t", "__db": "d", f"__ts_{unit}": time}
+    [told] = rows("debezium", json.dumps(row).encode(), order="arrival")
+    assert told["sent_time"] == 1_700_000_000_123_000

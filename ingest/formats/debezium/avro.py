@@ -23,8 +23,8 @@ from ingest.events import Event
 from ingest.files.record import SCHEMA_HEADER
 from ingest.formats.debezium import json as debezium
 from ingest.formats.debezium.avro_writers import AvroKeys, Writer, Writers
-from ingest.formats.debezium.envelope import CASSANDRA, LOSSES, OPS, Inner, Source, sent_micros
-from ingest.formats.debezium.events import Heading, plain_event
+from ingest.formats.debezium.envelope import LOSSES, Inner, Source
+from ingest.formats.debezium.events import heading_of, operation_of, plain_event
 from ingest.formats.debezium.flattened import OPERATION, Flattened
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
@@ -95,15 +95,9 @@ class _DebeziumAvro:
     ) -> Event:
         value = message.value or b""
         inner, before, after, names, columns = writer.change(value, start, warnings)
-        word = inner.op or ""
-        op = _op(word)
-        source = inner.source or Source()
-        if source.keyspace is not None and source.connector == "cassandra":
-            raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
-        sent = sent_micros(inner, warnings)
-        heading = Heading(op, word, source, names, sent, warnings, inner.transaction)
-        if op == "truncate" or op == "other":
-            refuse_rows(word, before, after)
+        heading = heading_of(inner, names=names, warnings=warnings)
+        if heading.op in ("truncate", "other"):
+            refuse_rows(inner.op or "", before, after)
             return plain_event(heading)
         return self._rows.change(
             heading,
@@ -142,7 +136,7 @@ class _DebeziumAvro:
             source = inner.source or Source()
             if source.collection is not None:
                 message = message._replace(key=self._keys.as_json(message.key))
-                op, schemas = _op(inner.op or ""), self._rows.schemas
+                op, schemas = operation_of(inner), self._rows.schemas
                 return document_event(
                     inner, op, source, message=message, schemas=schemas, warnings=warnings
                 )
@@ -153,13 +147,6 @@ class _DebeziumAvro:
             "expected an envelope, or a record Debezium is known to send, "
             f"got {jsontext.excerpt(raw)}; rows without an envelope need flattened: true",
         )
-
-
-def _op(word: str) -> str:
-    op = OPS.get(word)
-    if op is None:
-        raise DecodeError(Code.UNKNOWN_OP, f"expected op of c r u d t m, got {word[:40]!r}")
-    return op
 
 
 def decoder(options: FormatOptions) -> Decoder:

@@ -5,8 +5,20 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ingest.codes import Code
+from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Types
-from ingest.formats.debezium.envelope import Source, Transaction, is_snapshot, micros
+from ingest.formats.debezium.envelope import (
+    CASSANDRA,
+    OPS,
+    Inner,
+    Source,
+    Transaction,
+    is_snapshot,
+    micros,
+    names_of,
+    sent_micros,
+)
 from ingest.formats.debezium.order import crowded, order_of
 from ingest.wire.contract import TableName
 
@@ -27,6 +39,31 @@ class Heading(NamedTuple):
     sent_time: int | None
     warnings: list[str]
     transaction: Transaction | None = None
+
+
+def heading_of(inner: Inner, *, names: TableName | None = None, warnings: list[str]) -> Heading:
+    """The heading of an envelope, of the table `names` or that which its source block names.
+
+    Raises unknown_op, and unsupported for what Cassandra's connector sends.
+    """
+    op = operation_of(inner)
+    source = inner.source or Source()
+    if source.keyspace is not None and source.connector == "cassandra":
+        raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
+    names = names_of(source) if names is None else names
+    sent = sent_micros(inner, warnings)
+    return Heading(op, inner.op or "", source, names, sent, warnings, inner.transaction)
+
+
+def operation_of(inner: Inner) -> str:
+    """What an envelope tells of. Raises unknown_op."""
+    word = inner.op or ""
+    op = OPS.get(word)
+    if op is None:
+        raise DecodeError(
+            Code.UNKNOWN_OP, f"expected op of c r u d t m, i of CloudCanal, got {word[:40]!r}"
+        )
+    return op
 
 
 def plain_event(heading: Heading) -> Event:

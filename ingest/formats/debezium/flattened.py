@@ -45,6 +45,7 @@ _DELETED = "__deleted"
 """The transformation's own field: `add.fields.prefix` does not touch it."""
 _HEADER = "__"
 """The default of `add.headers.prefix`."""
+_SENT = ("ts_ms", "ts_us", "ts_ns")
 OPERATION = _HEADER + "op"
 """The header by which a row, or an empty message, says what it is."""
 TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
@@ -98,25 +99,13 @@ class Flattened:
         inside, process = self._envelope(image, message)
         word, deleted = inside.get("op"), inside.get("deleted")
         op = self._operation(word, deleted)
-        source = _source(inside)
-        sent_at = Source(ts_ms=process.get("ts_ms"), ts_us=process.get("ts_us"))
-        sent = sent_micros(sent_at, warnings)
-        heading = Heading(
-            op,
-            op_raw=str(word) if word is not None else None,
-            source=source,
-            names=self._names(source, message),
-            sent_time=sent,
-            warnings=warnings,
-            transaction=Transaction(id=inside.get("transaction_id")),
+        said = str(word) if word is not None else None
+        heading = self._heading(
+            op, said, inside, process=process, message=message, warnings=warnings
         )
         if op == "truncate":
             refuse_rows(str(word), image)
             return plain_event(heading)
-        if block.flat is None:
-            block.flat = tuple(
-                field for field in block.fields if self._word(field.field or "") is None
-            )
         if not image and op != "delete":
             raise DecodeError(
                 Code.NO_IMAGE, f"expected columns beside {self._prefix}op and its like, got none"
@@ -127,7 +116,7 @@ class Flattened:
             heading,
             before=row if op == "delete" else NO_IMAGE,
             after=NO_IMAGE if op == "delete" else row,
-            columns=self._rows.columns(heading, block, block.flat),
+            columns=self._rows.columns(heading, block, block.columns_of_row(self._word)),
             message=message,
         )
         if of_document and event.key_columns == ("id",):
@@ -164,17 +153,9 @@ class Flattened:
         told = OPS.get(str(inside.get("op"))) == "delete"
         if not (self._deletes or told) or not message.key:
             return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
-        source = _source(inside)
-        heading = Heading(
-            "delete",
-            op_raw=str(inside["op"]) if told else "tombstone",
-            source=source,
-            names=self._names(source, message),
-            sent_time=sent_micros(
-                Source(ts_ms=process.get("ts_ms"), ts_us=process.get("ts_us")), warnings
-            ),
-            warnings=warnings,
-            transaction=Transaction(id=inside.get("transaction_id")),
+        said = str(inside["op"]) if told else "tombstone"
+        heading = self._heading(
+            "delete", said, inside, process=process, message=message, warnings=warnings
         )
         return self._rows.change(
             heading,
@@ -182,6 +163,28 @@ class Flattened:
             after=NO_IMAGE,
             columns=self._rows.columns(heading, self._rows.schemas.block(b""), ()),
             message=message,
+        )
+
+    def _heading(
+        self,
+        op: str,
+        op_raw: str | None,
+        inside: dict[str, Any],
+        *,
+        process: dict[str, Any],
+        message: Message,
+        warnings: list[str],
+    ) -> Heading:
+        """The heading of a row, of the envelope's fields that it has (`_envelope`)."""
+        source = _source(inside)
+        return Heading(
+            op,
+            op_raw=op_raw,
+            source=source,
+            names=self._names(source, message),
+            sent_time=sent_micros(Source(**process), warnings),
+            warnings=warnings,
+            transaction=Transaction(id=inside.get("transaction_id")),
         )
 
     def _word(self, name: str) -> str | None:
@@ -211,7 +214,7 @@ class Flattened:
             if (told := self._word(name)) is not None:
                 fields[told] = image.pop(name)
         for word, value in fields.items():
-            if word in ("ts_ms", "ts_us", "ts_ns"):
+            if word in _SENT:
                 process[word] = value
             else:
                 inside[word.removeprefix("source_")] = value

@@ -20,18 +20,13 @@ from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium.declared import TIME_PRECISIONS
 from ingest.formats.debezium.envelope import (
-    CASSANDRA,
     LOSSES,
-    OPS,
     Inner,
     Outer,
-    Source,
-    names_of,
     refuse_named_types,
-    sent_micros,
     wraps_payload,
 )
-from ingest.formats.debezium.events import Heading, plain_event
+from ingest.formats.debezium.events import heading_of, plain_event
 from ingest.formats.debezium.flattened import OPERATION, TOPIC_NAMES, Flattened
 from ingest.formats.debezium.keys import is_wrapped
 from ingest.formats.debezium.mongodb import document_event
@@ -130,8 +125,7 @@ class _Debezium:
             top = jsontext.members(sent)
             if unlike or self._says(top):
                 return self._unlike(top, sent, message, warnings=warnings, unfit=None)
-        assert word is not None
-        return self._row(inner, word, block, message=message, warnings=warnings)
+        return self._row(inner, block, message=message, warnings=warnings)
 
     def _wraps(self, top: Mapping[str, msgspec.Raw], message: Message) -> bool:
         """Whether a message is a payload with the number of its schema: where rows may be anything,
@@ -153,22 +147,11 @@ class _Debezium:
             self._openings[message.topic] = _Opening(_START + raw, block)
         return block
 
-    def _row(
-        self, inner: Inner, word: str, block: Block, *, message: Message, warnings: list[str]
-    ) -> Event:
-        op = OPS.get(word)
-        if op is None:
-            raise DecodeError(
-                Code.UNKNOWN_OP, f"expected op of c r u d t m, i of CloudCanal, got {word[:40]!r}"
-            )
-        source = inner.source or Source()
-        if source.keyspace is not None and source.connector == "cassandra":
-            raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
-        names = names_of(source)
-        sent = sent_micros(inner, warnings)
-        heading = Heading(op, word, source, names, sent, warnings, inner.transaction)
+    def _row(self, inner: Inner, block: Block, *, message: Message, warnings: list[str]) -> Event:
+        heading = heading_of(inner, warnings=warnings)
+        op, source = heading.op, heading.source
         if op == "truncate" or op == "other":
-            refuse_rows(word, inner.before, inner.after)
+            refuse_rows(inner.op or "", inner.before, inner.after)
             return plain_event(heading)
         if source.collection is not None:
             return document_event(

@@ -74,16 +74,24 @@ _SIZED = {"decimal", "numeric", "number", "dec", "fixed", "bit", "char", "varcha
 class Block:
     """One schema block: its fields, and the columns built from them, per table and family.
 
-    `row`: the fields of an envelope's images; `flat`: those of a flattened row, once known.
-    `images_alone`: nothing else stands in the schema, as Flink CDC writes it.
+    `row`: the fields of an envelope's images. `images_alone`: nothing else stands in the schema, as
+    Flink CDC writes it.
     """
 
     def __init__(self, schema: Field | None) -> None:
         self.fields = schema.fields or () if schema is not None else ()
         self.row = _row_fields(self.fields)
         self.images_alone = [field.field for field in self.fields] == ["before", "after"]
-        self.flat: tuple[Field, ...] | None = None
-        self.memo: dict[tuple[str, TableName | None, bool], Columns] = {}
+        self.memo: dict[tuple[int, str, TableName | None, bool], Columns] = {}
+        self._columns: tuple[Field, ...] | None = None
+
+    def columns_of_row(self, word: Callable[[str], str | None]) -> tuple[Field, ...]:
+        """The fields of a flattened row that are columns: of which `word`, one and the same for all
+        rows of the block, does not know what of the envelope they hold."""
+        if self._columns is None:
+            columns = (field for field in self.fields if word(field.field or "") is None)
+            self._columns = tuple(columns)
+        return self._columns
 
 
 class Schemas:
@@ -116,8 +124,9 @@ class Schemas:
         family: str,
         of_flink: bool = False,
     ) -> Columns:
-        """The columns of table `names` whose rows have `fields` (of `block`)."""
-        key = (family, names if self.named else None, of_flink)
+        """The columns of table `names` whose rows have `fields`, which `block` holds as long as it
+        lives."""
+        key = (id(fields), family, names if self.named else None, of_flink)
         found = block.memo.get(key)
         if found is None:
             if len(block.memo) >= _MOST_TABLES:

@@ -71,6 +71,14 @@ class _Picture:
         self.columns[name.lower()] = (name, type_)
         return AddColumn(name, type_)
 
+    def rename(self, old: str, new: str) -> RenameColumn:
+        """`old`: the column's name now, folded."""
+        name, type_ = self.columns.pop(old)
+        self.columns[new.lower()] = (new, type_)
+        if old in self.keys:
+            self.keys ^= {old, new.lower()}
+        return RenameColumn(name, new)
+
 
 def review(
     statement: Statement,
@@ -217,8 +225,12 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         lacks = f"gold has no column {column.name}" if known is None else ""
         has = f"gold already has {there[0]} as {there[1]}" if there is not None else ""
         note = "; ".join(part for part in (lacks, has) if part)
-        if known is None or old in picture.keys:
+        if known is None or new.lower() in picture.keys:
             return Outcome(clause=clause, risk="destructive", note=note)
+        if there is not None and old in picture.keys:
+            # The source had no column of that name then: rows were told apart by the old one.
+            renamed = (DropColumn(there[0]), picture.rename(old, new))
+            return Outcome(clause=clause, risk="destructive", proposed=renamed, note=note)
         # Data came under the new name before its DDL: what the old column has is filled in there.
         del picture.columns[old]
         gone = DropColumn(known[0])
@@ -231,11 +243,7 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     if old == new.lower():
         note = f"gold's {known[0]} stays: names are matched without case"
         return Outcome(clause=clause, risk="none", note=note)
-    del picture.columns[old]
-    picture.columns[new.lower()] = (new, known[1])
-    if old in picture.keys:
-        picture.keys ^= {old, new.lower()}
-    return Outcome(clause=clause, risk="destructive", proposed=(RenameColumn(known[0], new),))
+    return Outcome(clause=clause, risk="destructive", proposed=(picture.rename(old, new),))
 
 
 _JUDGES: dict[str, Callable[[Clause, Column, _Picture], Outcome]] = {

@@ -26,7 +26,13 @@ from pipelines.gold.plan import (
     table_batches,
 )
 from pipelines.gold.retyping import outgrowing, typed_at_last
-from pipelines.gold.schema_evolution import Feeding, columns_sent, create_target, evolve
+from pipelines.gold.schema_evolution import (
+    Feeding,
+    columns_sent,
+    create_target,
+    evolve,
+    with_renamed_key,
+)
 from pipelines.gold.shared_keys import shares_keys, try_again
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
@@ -97,10 +103,13 @@ def advance(
     fresh = create_target(ledger, route, new, pending=pending, contract=contract, sent=sent)
     labels = {*now.watermarks, *map(label_of, coming.stats)}
     shared = may_share_keys(route, contract.keeps, tables=len(labels))
-    feedings = [Feeding(route, table, new[table], contract, pending, ledger) for table in new]
+    feedings: list[Feeding] = []
     columns: dict[str, str] = {}
-    for number, feeding in enumerate(feedings):
-        now, columns = evolve(feeding, now, fresh=fresh and number == 0)
+    for table, stats in new.items():
+        feeding = Feeding(route, table, stats, contract, pending, ledger)
+        now, columns = evolve(feeding, now, fresh=fresh and not feedings)
+        contract = with_renamed_key(warehouse, route, contract, columns=columns)
+        feedings.append(feeding)
     batches = table_batches(
         warehouse,
         [_feed(feeding, columns) for feeding in feedings],

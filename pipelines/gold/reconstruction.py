@@ -19,8 +19,9 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 
 from ingest.config.modes import TargetContract, mode_of
-from ingest.ddl.changes import Lineage
+from ingest.ddl.changes import Lineage, RenameColumn
 from ingest.errors import TableError
+from ingest.events import ColumnType
 from ingest.names import SourceTable, lowered
 from ingest.sql.fold import reconstruction as texts
 from ingest.sql.history.asof import Moment
@@ -167,7 +168,7 @@ class Reconstruction:
         )
 
     def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
-        types = [listed for feed in feeds for listed in feed.types]
+        types = [listed for feed in feeds for listed in types_of_today(feed)]
         images = images_of(stats for feed in feeds for stats in feed.stats)
         keys = self.keys or shard_of(self.route)
         wanted = wanted_columns(self.route, keys, types, images=sorted(images))
@@ -320,6 +321,20 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
     closed_at = last_applied(progress, _closed(warehouse, target.source))
     extent = Extent(progress.watermarks, only=moment.until, closed_at=closed_at)
     return Reconstruction(warehouse, target, extent=extent, past=True)
+
+
+def types_of_today(feed: Feed) -> list[Sequence[ColumnType]]:
+    """The types that messages told, those of renamed columns also under names that no message of
+    now has told a type of."""
+    told = {column.name.lower(): column for listed in feed.types for column in listed}
+    renamed: list[ColumnType] = []
+    for change in (entry.change for entry in feed.lineage):
+        if isinstance(change, RenameColumn) and change.new.lower() not in told:
+            column = told.get(change.old.lower())
+            if column is not None:
+                told[change.new.lower()] = moved = column._replace(name=change.new)
+                renamed.append(moved)
+    return [*feed.types, *([tuple(renamed)] if renamed else [])]
 
 
 def _typed_names(feeds: Iterable[Feed]) -> set[str]:

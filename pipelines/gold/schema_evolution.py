@@ -20,6 +20,7 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.renames import later_names
 from pipelines.ledger.shared_columns import keyed_by_others
+from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
     BatchStats,
     ColumnValues,
@@ -34,6 +35,7 @@ from pipelines.targets.table import (
     check_contract,
     columns_of,
     create,
+    keys_of,
     wanted_columns,
 )
 
@@ -150,8 +152,19 @@ def evolve(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, d
     if not fresh:
         row = _unsent(feeding, row, columns)
     if feeding.contract.keys:
-        _check_key(feeding)
+        contract = with_renamed_key(ledger.warehouse, route, feeding.contract, columns=columns)
+        _check_key(replace(feeding, contract=contract))
     return row, columns
+
+
+def with_renamed_key(
+    warehouse: Warehouse, route: Route, contract: TargetContract, *, columns: Iterable[str]
+) -> TargetContract:
+    """What the target is made for, whose `columns` are these by now: the statements of this very
+    batch may have renamed those of the key."""
+    if lowered(contract.keys) <= lowered(columns):
+        return contract
+    return contract._replace(keys=keys_of(warehouse, route.target))
 
 
 def _check_encodings(feeding: Feeding) -> None:

@@ -107,7 +107,7 @@ def _types(entries: Iterable[Entry]) -> dict[str, str]:
     types: dict[str, str] = {}
     for effect in _effects(entries):
         match effect:
-            case AlterColumnType(name, type_):
+            case AlterColumnType(name, type_) | AddColumn(name, str(type_)):
                 types[name.lower()] = type_
             case RenameColumn(old, new) if old.lower() in types:
                 types[new.lower()] = types.pop(old.lower())

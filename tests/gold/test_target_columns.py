@@ -24,7 +24,10 @@ from ingest.ddl.changes import (
 from ingest.ddl.parse import parse
 from ingest.errors import TableError
 from ingest.events import ColumnType
+from ingest.names import SourceTable
 from ingest.sql.metadata import gold_names, renamed_in_gold, source_name, statement_in_gold
+from pipelines.gold.plan import Feed
+from pipelines.gold.reconstruction import types_of_today
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import untyped, untyped_columns
 from pipelines.targets.progress import Progress, Watermarks
@@ -267,3 +270,37 @@ def test_what_one_source_table_dropped_is_there_while_another_sends_it() -> None
 
     assert found() == {"id": "int"}
     assert found("c") == {"id": "int", "c": "int"}
+
+
+def test_a_column_that_was_added_keeps_its_type() -> None:
+    """No message says one; what is set aside for it stays aside."""
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    entry: Any = SimpleNamespace(
+        status="applied", risk="additive", pos=(0, 1, 7), effects=(AddColumn("n", "int"),)
+    )
+    wanted = {"id": "int", "n": "string"}
+    for held in ({}, {"id": "int", "n": "int"}):
+        found = todays_columns(way, wanted, [entry], held=held, lineages={}, keys=["id"])
+        assert found == {"id": "int", "n": "int"}
+
+
+def test_a_renamed_column_has_the_type_that_messages_told_before() -> None:
+    lines = lineage(
+        [((5,), RenameColumn("ID", "pid"), False), ((6,), RenameColumn("pid", "no"), False)]
+    )
+    table = SourceTable("farm", "barn", None, "cows")
+    told = (ColumnType("id", "bigint", "bigint"), ColumnType("n", "int", "int"))
+
+    def types(*listed: tuple[ColumnType, ...]) -> dict[str, str]:
+        feed = Feed(way, table, (), [], listed, lines)
+        found = types_of_today(feed)
+        return {column.name: column.type for each in found for column in each}
+
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    assert types(told) == {"id": "bigint", "n": "int", "pid": "bigint", "no": "bigint"}
+    assert types(told, (ColumnType("no", "int", "int"),))["no"] == "int"
+    assert types() == {}

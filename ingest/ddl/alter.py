@@ -209,7 +209,8 @@ def read_clauses(reader: TokenReader, table: TableName) -> list[Clause]:
                 verb = reader.verb()
                 read = _READERS.get(verb)
                 found = _physical(reader, table, verb) if read is None else read(reader, table)
-            if not (reader.at_end() or reader.at(",") or _at_verb(reader)):
+            ends = reader.at_end() or reader.at(",") or _at_verb(reader)
+            if not (ends or reader.at_partitioning()):
                 raise Unread(f"expected the end of the clause, got {reader.peek().text!r}")
             clauses += found
         except Unread:
@@ -352,8 +353,9 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
     if _at_versions(reader) or _at_column_group(reader):
         return passed_over(reader, table)
     if reader.at_any({"INDEX", "KEY"}) and reader.at_name(1) and not reader.at("CASCADE", ahead=1):
+        kind = "change_key" if at_primary(reader, ahead=1) else "drop_index"
         reader.skip()
-        return [Clause(kind="drop_index", table=table)]
+        return [Clause(kind=kind, table=table)]
     if reader.at("FOREIGN", "KEY") or (
         reader.at_any({"CONSTRAINT", "CHECK"}) and reader.at_name(1)
     ):
@@ -376,13 +378,18 @@ def _dropped(reader: TokenReader, table: TableName) -> list[Clause]:
 
 
 def _unconstrained(reader: TokenReader, table: TableName) -> Clause:
-    """A dropped constraint; PostgreSQL's default name tells the primary key."""
+    """A dropped constraint; PostgreSQL's default name tells the primary key, MySQL's any."""
     reader.accept("CONSTRAINT")
     reader.accept("IF", "EXISTS")
-    name = reader.peek().text.lower()
+    name, key = reader.peek().text.lower(), at_primary(reader)
     reader.skip()
-    key = reader.dialect == "postgres" and name == f"{(table.name or '').lower()}_pkey"
+    key |= reader.dialect == "postgres" and name == f"{(table.name or '').lower()}_pkey"
     return Clause(kind="change_key" if key else "constraint", table=table)
+
+
+def at_primary(reader: TokenReader, *, ahead: int = 0) -> bool:
+    """Whether an index is named that MySQL calls so: the primary key."""
+    return reader.dialect == "mysql" and reader.peek(ahead).text.upper() == "PRIMARY"
 
 
 def _rename(reader: TokenReader, table: TableName) -> list[Clause]:
@@ -421,16 +428,17 @@ def _comment(reader: TokenReader, table: TableName) -> list[Clause]:
     return [Clause(kind="comment", table=table)]
 
 
-def _moved(reader: TokenReader, table: TableName) -> list[Clause]:
+def _moved(reader: TokenReader, table: TableName, verb: str = "") -> list[Clause]:
+    whole = verb == "TRUNCATE" and reader.at("PARTITION", "ALL")
     _pass_names(reader)
-    return [Clause(kind="change_partition", table=table)]
+    return [Clause(kind="truncate" if whole else "change_partition", table=table)]
 
 
 def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
     if verb == "EXCHANGE":
         return _exchanged(reader, table)
     if verb in _MOVES_ROWS or (verb == "CONVERT" and reader.at_any({"PARTITION", "TABLE"})):
-        return _moved(reader, table)
+        return _moved(reader, table, verb)
     if verb not in _PHYSICAL and not reader.at("="):
         raise Unread(f"expected a clause of ALTER TABLE, got {verb!r}")
     if verb in ("ORDER", "PARTITION", "UNION"):  # lists with commas of their own

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -90,6 +91,8 @@ _ATTRIBUTES = set(
 )
 # What a database takes a name for, where other databases mean another type by it.
 # Sources: https://dev.mysql.com/doc/refman/8.4/en/other-vendor-data-types.html;
+# https://learn.microsoft.com/en-us/sql/t-sql/data-types/decimal-and-numeric-transact-sql;
+# https://www.ibm.com/docs/en/db2/11.5?topic=statements-create-table;
 # https://docs.oracle.com/en/database/oracle/oracle-database/19/sqlrf/Data-Types.html (ANSI types).
 _SYNONYMS = {
     ("mysql", "bool"): "tinyint(1)",
@@ -99,6 +102,9 @@ _SYNONYMS = {
     ("mysql", "numeric"): "decimal(10,0)",
     ("mysql", "dec"): "decimal(10,0)",
     ("mysql", "fixed"): "decimal(10,0)",
+    **{("tsql", name): "decimal(18,0)" for name in ("decimal", "numeric", "dec")},
+    **{("db2", name): "decimal(5,0)" for name in ("decimal", "numeric", "dec", "num")},
+    **{("oracle", name): "number(38,0)" for name in ("decimal", "numeric", "dec")},
     ("oracle", "long"): "clob",
     ("oracle", "int"): "number(38,0)",
     ("oracle", "integer"): "number(38,0)",
@@ -200,7 +206,7 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
     keys: tuple[str, ...] = ()
     with_values = False
     first = reader.index
-    while not (reader.at_end() or reader.at(",") or reader.at(")") or reader.at_any(_VERBS)):
+    while not (_behind_column(reader) or reader.at_any(_VERBS)):
         if reader.accept("NOT", "NULL"):
             found["nullable"] = False
         elif reader.accept("NULL"):
@@ -244,6 +250,11 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
         position=_text(found.get("position")),
     )
     return Element(column=column, keys=keys)
+
+
+def _behind_column(reader: TokenReader) -> bool:
+    ended = reader.at_end() or reader.at(",") or reader.at(")")
+    return ended or reader.at_partitioning()
 
 
 def _of_bytes(reader: TokenReader) -> bool:
@@ -348,7 +359,7 @@ def _own_default(source_type: str | None, type_: str | None) -> tuple[str | None
 def _pass_expression(reader: TokenReader, ends: set[str]) -> int:
     """Moves past an expression, up to one of the words that may follow it; its first index."""
     first = reader.index
-    while not (reader.at_end() or reader.at(",") or reader.at(")")):
+    while not _behind_column(reader):
         if reader.index > first and reader.at_any(ends):
             break
         if reader.at("("):
@@ -382,7 +393,9 @@ _FIXED = {
 }
 """Types whose values databases fill up to their length, MySQL's with zeros, others with spaces."""
 _COMPACT = re.compile(r"(\d{8})(\d{6})?")
-_SHORT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
+_SHORT = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d)")
+_DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]\d\d:\d\d:\d\d(?:[.]\d+)?\S*)?")
+_ZERO_PART = re.compile(r"\d{4}-(?:00-\d\d|\d\d-00)")
 _SHORT_YEAR = re.compile(r"\d\d?")
 _TRUTHS = {"t": True, "true": True, "y": True, "yes": True, "on": True, "1": True} | {
     "f": False,
@@ -482,10 +495,10 @@ def _canonical(token: Token, source_type: str, type_: str) -> str | None:
     if type_.startswith("decimal("):
         return _decimal(text, int(type_[:-1].partition(",")[2]))
     if type_ == "date":
-        return _dashed(text)
+        return _dated(_dashed(text)[:10])
     if type_ in ("timestamp", "timestamp_ntz"):
-        return civil_text(_dashed(text), [])
-    if type_ in ("int", "bigint") and "." in text:
+        return _dated(civil_text(_dashed(text), []))
+    if type_ in ("int", "bigint") and not text.lstrip("+-").isdigit():
         return _decimal(text, 0)
     if type_ == "int" and parse_type(source_type).name == "year" and _SHORT_YEAR.fullmatch(text):
         return _year(int(text), text=token.kind == "string")
@@ -511,7 +524,8 @@ def _year(number: int, *, text: bool) -> str:
 
 
 def _dashed(text: str) -> str:
-    """A date or date-time as MySQL takes it too: `2020-1-1`, `20200101`, `20200101123000`."""
+    """A date or date-time as MySQL takes it too: `2020-1-1`, `2020/01/01`, `20200101`,
+    `20200101123000`."""
     compact = _COMPACT.fullmatch(text)
     if compact is not None:
         day, clock = compact.groups()
@@ -520,7 +534,22 @@ def _dashed(text: str) -> str:
     short = _SHORT.match(text)
     if short is None:
         return text
-    return f"{short[1]}-{short[2].zfill(2)}-{short[3].zfill(2)}{text[short.end() :]}"
+    return f"{short[1]}-{short[3].zfill(2)}-{short[4].zfill(2)}{text[short.end() :]}"
+
+
+def _dated(text: str) -> str | None:
+    """A date or date-time, zero dates among them; None for words and spellings that only the source
+    can read (`now`, `01-JAN-20`): whatever they come to there, rows hold no such text."""
+    found = _DATED.fullmatch(text)
+    if found is None:
+        return None
+    if _ZERO_PART.fullmatch(found[1]):
+        return text
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return text
 
 
 def _of_bits(digits: str, base: int, type_: str) -> str | None:

@@ -59,7 +59,9 @@ _TRUNCATE = re.compile(
     r"(?:/\*M?!\d*\s*)?"
     # MariaDB's settings of one statement.
     r"(?>SET\s+STATEMENT\s(?:'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|[^'\";])*?\sFOR\s+)?"
-    r"TRUNCATE(?![\w$])(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]",
+    r"(?:TRUNCATE(?![\w$])(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]"
+    # MySQL: all partitions are the table.
+    r"|ALTER\s+TABLE\s+(?>`[^`]*+`|[^\s`;])++\s+TRUNCATE\s+PARTITION\s+ALL\s*+;?\s*+\Z)",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -90,8 +92,10 @@ def parse(
     try:
         reader = TokenReader(statement, dialect=dialect_of(dialect), place=place)
         while reader.peek().kind != "end":
-            if not reader.accept(";"):
-                clauses += in_steps(read_statement(reader))
+            if reader.accept(";"):
+                continue
+            reader.begun = reader.index
+            clauses += in_steps(read_statement(reader))
     except Unread:
         clauses.append(Clause(kind="unparsed", table=place))
     settled = tuple(_settled(clause) for clause in clauses)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ingest.ddl.alter import read_clauses
+from ingest.ddl.alter import at_primary, read_clauses
 from ingest.ddl.columns import Element, read_elements
 from ingest.ddl.model import Clause, Column, TableName
 from ingest.ddl.tokens import TokenReader, Unread
 
 # Statements that change no table's columns, and rows by row events only.
 _OTHER = set(
-    """GRANT REVOKE SET USE FLUSH ANALYZE OPTIMIZE CHECK REPAIR CHECKSUM CALL DO BEGIN START COMMIT
+    """GRANT REVOKE SET FLUSH ANALYZE OPTIMIZE CHECK REPAIR CHECKSUM CALL DO BEGIN START COMMIT
     ROLLBACK SAVEPOINT RELEASE XA LOCK UNLOCK INSERT UPDATE DELETE REPLACE MERGE SELECT WITH VALUES
     DECLARE PREPARE DEALLOCATE EXPLAIN DESCRIBE DESC SHOW KILL PURGE AUDIT NOAUDIT VACUUM REINDEX
     CLUSTER REFRESH REASSIGN SECURITY INSTALL UNINSTALL CHANGE RESET STOP SHUTDOWN HANDLER DENY
@@ -44,6 +44,7 @@ _AFTER_TRUNCATED = set(
     MATERIALIZED VIEW SNAPSHOT LOG IGNORE RESTRICT WHEN DELETE TRIGGERS IMMEDIATE WAIT NOWAIT
     """.split()
 )
+_RENAME_ARGUMENTS = ("objname", "newname", "objtype")
 # What is never closed goes on to the end of the text.
 _PART = re.compile(r'\[((?:[^\]]|\]\])*+)(?:\]|\Z)|"((?:[^"]|"")*+)(?:"|\Z)|([^.\[\]"]+)')
 
@@ -57,6 +58,8 @@ def read_statement(reader: TokenReader) -> list[Clause]:
     verb = reader.verb()
     if verb in ("EXEC", "EXECUTE") or verb == "SP_RENAME":
         clauses = _sp_rename(reader, verb)
+    elif verb == "USE":
+        clauses = _used(reader)
     elif verb in _OTHER:
         clauses = _rest(reader)
     else:
@@ -120,6 +123,15 @@ def _at_dropped_part(reader: TokenReader) -> bool:
 def _rest(reader: TokenReader) -> list[Clause]:
     """No concern of any table."""
     return [Clause(kind="other", table=reader.place)]
+
+
+def _used(reader: TokenReader) -> list[Clause]:
+    """`USE db`: what follows is of that database, and not of the message's table."""
+    other = Clause(kind="other", table=reader.place)
+    name = reader.name()
+    if name.lower() != (reader.place.db or "").lower():
+        reader.place = TableName(name, reader.place.schema, None)
+    return [other]
 
 
 def _has_body(reader: TokenReader, verb: str, first: int) -> bool:
@@ -223,7 +235,7 @@ def _indexed(reader: TokenReader, kind: str) -> Clause:
 def _drop(reader: TokenReader) -> list[Clause]:
     reader.accept("FOREIGN")
     if reader.accept("INDEX"):
-        return [_indexed(reader, "drop_index")]
+        return [_indexed(reader, "change_key" if at_primary(reader) else "drop_index")]
     if reader.at_any({"DATABASE", "SCHEMA"}):
         word = reader.take().text.upper()
         reader.accept("IF", "EXISTS")
@@ -252,7 +264,7 @@ def _rename(reader: TokenReader) -> list[Clause]:
         table = reader.table()
         _pass_wait(reader)
         reader.expect("TO")
-        clause = Clause(kind="rename_table", table=table, new_table=reader.table())
+        clause = Clause(kind="rename_table", table=table, new_table=reader.new_table())
         renamed.append(clause)
         if not reader.accept(","):
             return renamed
@@ -296,10 +308,7 @@ def _sp_rename(reader: TokenReader, verb: str) -> list[Clause]:
     called = verb == "SP_RENAME" or (reader.at_name() and reader.path()[-1].lower() == "sp_rename")
     if not called:
         return _rest(reader)
-    words: list[str] = []
-    while not reader.at_end():
-        token = reader.take()
-        words += [token.text] if token.kind == "string" else []
+    words = _arguments(reader)
     if len(words) < 2:
         raise Unread("expected sp_rename with an old and a new name")
     path = [
@@ -315,6 +324,27 @@ def _sp_rename(reader: TokenReader, verb: str) -> list[Clause]:
         renamed = table._replace(name=words[1])
         return [Clause(kind="rename_table", table=table, new_table=renamed)]
     return [Clause(kind="other", table=reader.place)]
+
+
+def _arguments(reader: TokenReader) -> list[str]:
+    """The texts given to sp_rename, in the order in which it takes them, be they named or not."""
+    words: list[str] = []
+    named: dict[str, str] = {}
+    name = ""
+    while not reader.at_end():
+        token = reader.take()
+        if token.kind == "string":
+            if name in _RENAME_ARGUMENTS:
+                named[name] = token.text
+            else:
+                words.append(token.text)
+            name = ""
+        elif token.text.lower().lstrip("@") in _RENAME_ARGUMENTS:
+            name = token.text.lower().lstrip("@")
+        elif token.text == ",":
+            name = ""
+    given = [*words, *(named[each] for each in _RENAME_ARGUMENTS[len(words) :] if each in named)]
+    return given if len(given) == len(words) + len(named) else []
 
 
 _STATEMENTS: dict[str, Callable[[TokenReader], list[Clause]]] = {

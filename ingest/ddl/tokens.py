@@ -49,6 +49,9 @@ _EXECUTABLE = re.compile(
 )
 
 
+_BEGINNINGS = {"ALTER", "CREATE", "DROP", "TRUNCATE", "EXEC", "EXECUTE"}
+
+
 class Unread(Exception):
     """The text leaves the grammar here; its statement or clause is `unparsed`."""
 
@@ -63,14 +66,17 @@ class Token(NamedTuple):
 
 
 class TokenReader:
-    """Walks the tokens of one text; knows the dialect's names and the table its message named."""
+    """Walks the tokens of one text; knows the dialect's names and the table its message named.
+
+    `begun`: where the statement begins that is read.
+    """
 
     def __init__(self, text: str, *, dialect: str, place: TableName) -> None:
         self.dialect = dialect
         self.place = place
         self.text = _plain(text)
         self.tokens = _tokens(self.text, dialect)
-        self.index = 0
+        self.index = self.begun = 0
 
     def peek(self, ahead: int = 0) -> Token:
         index = self.index + ahead
@@ -110,7 +116,16 @@ class TokenReader:
             raise Unread(f"expected {' '.join(words)}, got {self.peek().text!r}")
 
     def at_end(self) -> bool:
+        """Is the statement over? SQL Server asks for no semicolon between two."""
+        if self.dialect == "tsql" and self.at_any(_BEGINNINGS) and self.index > self.begun:
+            return self.at("TABLE", ahead=1) or self.at_any({"EXEC", "EXECUTE"})
         return self.peek().kind == "end" or self.at(";")
+
+    def at_partitioning(self) -> bool:
+        """How MySQL's table is partitioned from now on: no comma stands before it."""
+        return self.dialect == "mysql" and (
+            self.at("PARTITION", "BY") or self.at("REMOVE", "PARTITIONING")
+        )
 
     def at_name(self, ahead: int = 0) -> bool:
         token = self.peek(ahead)
@@ -142,6 +157,11 @@ class TokenReader:
 
     def table(self) -> TableName:
         return self.locate(self.path())
+
+    def new_table(self) -> TableName:
+        """The name that a table gets, as it is written: it may be its own in another case."""
+        path = self.path()
+        return self.locate(path)._replace(name=path[-1])
 
     def locate(self, path: list[str]) -> TableName:
         """The table of a dotted name, with what it leaves unsaid taken from its message.

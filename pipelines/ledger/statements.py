@@ -144,7 +144,8 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
             table=SourceTable(source.name, named.db, named.schema, named.name or ""),
             risk="none" if truncate else "unparsed",
             kind=kind,
-            statement=masked(text) if row["ddl"] is not None else None,
+            # A change whose text nobody sent is a statement that cannot be read.
+            statement=None if truncate and row["ddl"] is None else masked(text),
             dialect=dialect,
             pos=pos,
             event_time=moment(row["micros"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
     from pipelines.gold.known_targets import KnownTarget
 
 
+def _key_of(given: Sequence[str]) -> dict[str, str]:
+    """One key, of `COL=VALUE` for each of its columns."""
+    for one in given:
+        if "=" not in one:
+            raise click.UsageError(f"--key: expected COL=VALUE, got {one}")
+    pairs = [(name, value) for name, _, value in (one.partition("=") for one in given)]
+    key = dict(pairs)
+    if len(key) < len(pairs):
+        listed = ", ".join(given)
+        raise click.UsageError(
+            f"--key: expected one value for each column of one key, got {listed}; "
+            "one command is for one key"
+        )
+    return key
+
+
 @click.command()
 @click.argument("table")
 @click.option("--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key.")
@@ -35,9 +52,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def history(call: Invocation, table: str, keys: tuple[str, ...]) -> None:
     """Show every change of TABLE, or of one key, in order."""
-    wanted = dict(key.partition("=")[::2] for key in keys)
-    if not all("=" in key for key in keys):
-        raise click.UsageError(f"--key: expected COL=VALUE, got {' '.join(keys)}")
+    wanted = _key_of(keys)
     warehouse = call.warehouse
     from pipelines.operations.views import history_frame
 
@@ -76,7 +91,10 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
 
     if (time is None) == (pos is None):
         raise click.UsageError("expected either --time or --pos")
-    moment = _moment("--time", at_time, time) if time else _moment("--pos", at_pos, pos or "")
+    if time is not None:
+        moment = _moment("--time", at_time, time)
+    else:
+        moment = _moment("--pos", at_pos, pos or "")
     target = _target(call, table)
     from pipelines.gold.reconstruction import as_of
 
@@ -328,8 +346,7 @@ def erase(
     what is left is looked through. Where that was not done, or where it was cut short, the same
     again goes on from there.
     """
-    if not all("=" in key for key in keys):
-        raise click.UsageError("--key: expected COL=VALUE")
+    key = _key_of(keys)
     target = _target(call, table)
     from pipelines.privacy.erasure import ERASED, erase
 
@@ -337,7 +354,7 @@ def erase(
         done = erase(
             call.warehouse,
             target,
-            key=dict(key.partition("=")[::2] for key in keys),
+            key=key,
             reason=reason,
             confirmed=yes,
             vacuum=vacuum,

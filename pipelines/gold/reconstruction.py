@@ -55,7 +55,7 @@ from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import ColumnValues, has_values, images_of, names_sent
-from pipelines.targets.contract import may_share_keys
+from pipelines.targets.contract import may_share_keys, other_masks
 from pipelines.targets.progress import Progress, load_progress, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
@@ -320,7 +320,9 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
                 )
     closed_at = last_applied(progress, _closed(warehouse, target.source))
     extent = Extent(progress.watermarks, only=moment.until, closed_at=closed_at)
-    return Reconstruction(warehouse, target, extent=extent, past=True)
+    # Under masks that its rows do not have yet, its columns may have other types.
+    today = other_masks(target.route, progress.contract) is not None
+    return Reconstruction(warehouse, target, extent=extent, today=today, past=True)
 
 
 def types_of_today(feed: Feed) -> list[Sequence[ColumnType]]:

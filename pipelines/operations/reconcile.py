@@ -31,6 +31,7 @@ from pipelines.operations.snapshots import snapshot_rows
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.contract import OtherMasks, other_masks
 from pipelines.targets.progress import progress_of
 from pipelines.terminal.console import counted
 
@@ -98,11 +99,14 @@ class Reconciled(NamedTuple):
 def reconcile(warehouse: Warehouse, target: KnownTarget) -> Reconciled:
     """Compare a target with the fold of the history that was applied to it.
 
-    Raises TableError where there is no such table.
+    Raises TableError where there is no such table, or its rows are masked otherwise than those of
+    history are to be.
     """
     with lease(warehouse, "gold"):
         progress = progress_of(warehouse, target.source, target.name)
         gold = _pinned(warehouse, target.name)
+    if (masks := other_masks(target.route, progress.contract)) is not None:
+        raise OtherMasks(masks)
     with as_applied(warehouse, target, progress) as reconstruction:
         compared = reconstruction.compared
         mine = _side(warehouse, summary(gold, compared))

@@ -118,6 +118,12 @@ def test_one_text_is_taken_apart_as_a_shell_would(project: Project) -> None:
         (["reset", "items", "--bronze"], "--bronze needs --source"),
         (["redecode"], "Missing option '--source'"),
         (["history", "items", "--key", "id"], "--key: expected COL=VALUE, got id"),
+        (["erase", "items", "--key", "id"], "--key: expected COL=VALUE, got id"),
+        (
+            ["erase", "items", "--key", "id=1", "--key", "id=2", "--yes"],
+            "expected one value for each column of one key, got id=1, id=2",
+        ),
+        (["as-of", "items", "--time", ""], "`--time`: expected a date or time like"),
         (["run", "--max-wait", "-1"], "-1.0 is not in the range x>=0"),
     ],
 )

@@ -232,6 +232,14 @@ def test_another_mask_or_secret_parks_until_rebuilt(
     assert masked.ingest("run").code == 1
     assert rows(masked) == before
 
+    # A mask of another type than its column has yet.
+    masked.write("conf/tables/crm.yml", CLEAR % ", columns: {phone: {mask: hash}}")
+    past = masked.ingest("as-of", "person", "--time", "2030-01-01", "--json")
+    digests = {SECRET.digest(phone) for phone in ("5550199", "0")}
+    assert {row["phone"] for row in past.records} == digests, past.err
+    compared = masked.ingest("reconcile", "person")
+    assert (compared.code, "expected masks (phone hash" in compared.err) == (1, True)
+
     # What it was made with, again: it goes on.
     masked.write("conf/tables/crm.yml", plain)
     assert masked.ingest("run").code == 0

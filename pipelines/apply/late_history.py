@@ -32,7 +32,7 @@ from pipelines.apply.prior_images import (
     find_prior_images,
     hashes,
 )
-from pipelines.apply.rejects import without_claimed
+from pipelines.apply.rejects import without_set_aside
 from pipelines.platform.rows import rows
 
 
@@ -119,7 +119,7 @@ def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> Da
     chosen = events_of_keys(
         batch.projection, of, late.relation, few=late.groups is not None, linked=late.linked
     )
-    return frames.sql(without_claimed(frames, batch, chosen, freed=late.freed))
+    return frames.sql(without_set_aside(frames, batch, chosen, freed=late.freed))
 
 
 class Starts(NamedTuple):

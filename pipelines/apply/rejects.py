@@ -48,14 +48,15 @@ def resolve_free(frames: Frames, batch: TableBatch, events: str, *, stored: str)
         change_rejects(frames.warehouse, free)
 
 
-def without_claimed(
+def without_set_aside(
     frames: Frames, batch: TableBatch, events: str, *, freed: str | None = None
 ) -> str:
-    """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
-    aside: what gold has not applied no fold applies (34). Those of the keys `freed` (SQL) stay."""
+    """SQL of the events (`ingest.sql.projection.that_fit`) without those that are set aside though
+    they fit: what gold has not applied no fold applies (34). What waits of the keys `freed` (SQL)
+    stays."""
     source, target = batch.projection.source, batch.target
-    claims = left_aside(frames.warehouse, source, target) if batch.shared else None
-    return events if claims is None else waiting.without_claimed(events, claims, freed=freed)
+    aside = left_aside(frames.warehouse, source, target, shared=batch.shared)
+    return events if aside is None else waiting.without_set_aside(events, aside, freed=freed)
 
 
 def baseless_rejects(frames: Frames, batch: TableBatch, baseless: str) -> int:

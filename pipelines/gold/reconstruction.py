@@ -58,7 +58,7 @@ from pipelines.silver.pending import ColumnValues, has_values, images_of, names_
 from pipelines.targets.contract import may_share_keys, other_masks
 from pipelines.targets.progress import Progress, load_progress, progress_of
 from pipelines.targets.progress import moment as moment_of
-from pipelines.targets.rejects import unclaimed
+from pipelines.targets.rejects import not_left_aside
 from pipelines.targets.table import columns_of, contract_of, wanted_columns
 
 Result = TypeVar("Result")
@@ -121,9 +121,9 @@ class Reconstruction:
             columns = self._todays_columns(columns or {}, history.feeds)
         self.columns = columns
         self._fed_by = len(own)
-        if self.leaves_out_claims:
-            own_keys = unclaimed(warehouse, self.source, self.target)
-            extent = extent._replace(only=f"({extent.only}) AND {own_keys}")
+        shared = self.leaves_out_claims
+        folded = not_left_aside(warehouse, self.source, self.target, shared=shared)
+        extent = extent._replace(only=f"({extent.only}) AND {folded}")
         made = TargetTable(contract=self.contract, columns=columns)
         self.batches = history_batches(warehouse, history.feeds, made, extent=extent)
         by_lower = {name.lower(): name for name in columns}

@@ -52,30 +52,31 @@ def table_of(warehouse: Warehouse) -> str:
 def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
     """SQL of the rejects, open now, of changes whose key another source table's row holds; None
     where there is none."""
-    return _claimed(warehouse, source, target, statuses=("open",))
-
-
-def left_aside(warehouse: Warehouse, source: str, target: str) -> str | None:
-    """The same with those that somebody dismissed: what no fold has (semantics.md, 34)."""
-    return _claimed(warehouse, source, target, statuses=("open", "dismissed"))
-
-
-def _claimed(
-    warehouse: Warehouse, source: str, target: str, *, statuses: Sequence[str]
-) -> str | None:
-    code, table = Code.SHARD_KEY_CONFLICT.value, table_of(warehouse)
-    known = (have_rejects(warehouse, source, target, code=code, status=each) for each in statuses)
-    if not any(known):
+    if not have_rejects(warehouse, source, target, code=Code.SHARD_KEY_CONFLICT.value):
         return None
-    return texts.claimed(table, source=source, target=target, statuses=statuses)
+    return texts.claimed(table_of(warehouse), source=source, target=target)
 
 
-def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
-    """SQL that is true for silver's rows that no such conflict sets aside."""
-    claims = left_aside(warehouse, source, target)
-    if claims is None:
+def left_aside(warehouse: Warehouse, source: str, target: str, *, shared: bool) -> str | None:
+    """SQL of the rejects of changes that no fold has (`ingest.sql.rejects.rows`); None where there
+    is none. `shared`: several source tables may claim one key of the target."""
+    found = [(code, "dismissed") for code in texts.MISFIT]
+    if shared:
+        found += [(Code.SHARD_KEY_CONFLICT, status) for status in ("open", "dismissed")]
+    if not any(
+        have_rejects(warehouse, source, target, code=code.value, status=status)
+        for code, status in found
+    ):
+        return None
+    return texts.left_aside(table_of(warehouse), source=source, target=target, shared=shared)
+
+
+def not_left_aside(warehouse: Warehouse, source: str, target: str, *, shared: bool) -> str:
+    """SQL that is true for the rows of silver that folds have."""
+    aside = left_aside(warehouse, source, target, shared=shared)
+    if aside is None:
         return "true"
-    return texts.unclaimed(claims, silver=warehouse.name("silver", "cdc"), source=source)
+    return texts.not_among(aside, silver=warehouse.name("silver", "cdc"), source=source)
 
 
 def have_misfits(warehouse: Warehouse, source: str, target: str, *, columns: Sequence[str]) -> bool:

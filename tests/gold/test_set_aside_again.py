@@ -256,6 +256,30 @@ def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) ->
     assert lab.as_history("t")
 
 
+def test_what_is_dismissed_stays_aside_though_it_fits_at_last(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    batches = [
+        [change("t", "c", 1, {"id": 1, "n": 1})],
+        [change("t", "u", 2, {"id": 1, "n": 9_999_999_999})],
+        [change("t", "c", 3, {"id": 2, "n": 9_999_999_999})],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        columns={"id": "int", "n": "int"},
+        source={"keys": {"merge.t": ["id"]}},
+    )
+    lab.step(1)
+    lab.step(2)
+    dismiss_all(lab.warehouse, source=None, code="type_mismatch", by="me", why="seen")
+    lab.declare(lambda entry: entry["columns"].update(n="bigint"))
+    lab.step(3)
+    for _ in range(2):
+        assert lab.values("t", "id", "n") == [(1, 1), (2, 9_999_999_999)]
+        assert lab.aside("t") == [("type_mismatch", "dismissed")] and lab.as_history("t")
+        lab.remake("t")
+
+
 def test_a_key_belongs_at_each_moment_to_who_had_it_then(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -14,11 +14,13 @@ PROJECTION = Projection(
 )
 EVENTS = "WITH found AS (SELECT * FROM silver.cdc) SELECT * FROM found"
 ROWS = left_out.as_rows([EVENTS, EVENTS], source="lab", target="order's")
-CLAIMED = rows.claimed("gold._rejects", source="lab", target="order's", statuses=["open"])
+CLAIMED = rows.claimed("gold._rejects", source="lab", target="order's")
 QUERIES = {
     "as_rejects": rows.as_rejects(EVENTS, source="lab", target="order's", more=", voided"),
     "claimed": CLAIMED,
-    "unclaimed": f"SELECT {rows.unclaimed(CLAIMED, silver='silver.cdc', source='lab')}",
+    "left_aside": rows.left_aside("gold._rejects", source="lab", target="t", shared=False),
+    "left_aside, shared": rows.left_aside("gold._rejects", source="lab", target="t", shared=True),
+    "not_among": f"SELECT {rows.not_among(CLAIMED, silver='silver.cdc', source='lab')}",
     "targets_with": rows.targets_with("gold._rejects", source="lab", code="null_key"),
     "page_of": rows.page_of(
         *("gold._rejects",),
@@ -36,8 +38,10 @@ QUERIES = {
     "beyond_horizon": reasons.beyond_horizon(EVENTS),
     "missing_order_key": reasons.missing_order_key(PROJECTION, EVENTS),
     "keyless": reasons.keyless(EVENTS),
-    "without_claimed": waiting.without_claimed(EVENTS, CLAIMED),
-    "without_claimed, of keys": waiting.without_claimed(EVENTS, CLAIMED, freed="SELECT key FROM k"),
+    "without_set_aside": waiting.without_set_aside(EVENTS, CLAIMED),
+    "without_set_aside, of keys": waiting.without_set_aside(
+        EVENTS, CLAIMED, freed="SELECT key FROM k"
+    ),
     "of_keys": waiting.of_keys(CLAIMED, EVENTS, keys="keys"),
     "unresolved": rows.unresolved("gold._rejects"),
     "misfits_in": select("gold._rejects", rows.misfits_in(["it's", "B"])),

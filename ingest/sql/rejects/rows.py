@@ -13,11 +13,13 @@ from ingest.codes import Code
 from ingest.position import source_part
 from ingest.sql.delivery import listed, same
 from ingest.sql.projection import LEAVES_KEY, NAMES_OLD_KEY
-from ingest.sql.query import query
+from ingest.sql.query import query, select
 from ingest.sql.quoting import equal, sql_text, sql_texts
 
 MISFITS = "array<struct<column:string,expected:string,value:string>>"
 """Of a `type_mismatch` each column whose value did not fit, the type it was to have, the text."""
+MISFIT = (Code.TYPE_MISMATCH, Code.NULL_KEY)
+"""What an event is set aside for when its values are typed."""
 NO_MISFITS = f"CAST(NULL AS {MISFITS})"
 _SIZE = (
     "coalesce(octet_length(value), 0) + coalesce(octet_length(error), 0)"
@@ -70,12 +72,10 @@ def misfits_in(columns: Iterable[str]) -> str:
     return f"coalesce(exists(misfits, m -> lower(m.column) IN ({listed_names})), false)"
 
 
-def claimed(rejects: str, *, source: str, target: str, statuses: Iterable[str]) -> str:
-    """The rejects of some statuses, in the table `rejects`, of changes whose key another source
-    table's row holds."""
-    code = Code.SHARD_KEY_CONFLICT.value
-    of_target = equal(stage="gold", source=source, target=target, code=code)
-    return f"SELECT * FROM {rejects} WHERE {of_target} AND status IN ({sql_texts(statuses)})"
+def claimed(rejects: str, *, source: str, target: str) -> str:
+    """The open rejects, in the table `rejects`, of changes whose key another source table's row
+    holds."""
+    return select(rejects, is_open(source, target, Code.SHARD_KEY_CONFLICT.value))
 
 
 def unresolved(rejects: str) -> str:
@@ -87,17 +87,27 @@ def unresolved(rejects: str) -> str:
     )
 
 
-def unclaimed(claimed: str, *, silver: str, source: str) -> str:
-    """True for the rows of a source, in the table `silver`, that are not `claimed`. The delete of a
-    key change in two messages is so where the insert is (semantics.md, 34)."""
+def left_aside(rejects: str, *, source: str, target: str, shared: bool) -> str:
+    """The rejects, in the table `rejects`, of changes that no fold has, whether or not their values
+    fit by now: misfits that somebody dismissed and, where the target is `shared`, what is `claimed`
+    and was not resolved."""
+    either = f"status = 'dismissed' AND code IN ({sql_texts(code.value for code in MISFIT)})"
+    if shared:
+        either = f"({either} OR status <> 'resolved' AND code = '{Code.SHARD_KEY_CONFLICT.value}')"
+    return f"SELECT * FROM {rejects} WHERE {of_gold(source, target)} AND {either}"
+
+
+def not_among(set_aside: str, *, silver: str, source: str) -> str:
+    """True for the rows of a source, in the table `silver`, that are not `set_aside`. The delete of
+    a key change in two messages is so where the insert is (semantics.md, 34)."""
     place = f"concat_ws('/', {listed()})"
     inserts = query(
-        claims=claimed,
-        inserts=f"SELECT {_half('s.', 'key_before')} FROM {silver} s JOIN claims c "
-        f"ON {same('s', 'c')} WHERE s.source = {sql_text(source)} AND {NAMES_OLD_KEY}",
+        aside=set_aside,
+        inserts=f"SELECT {_half('s.', 'key_before')} FROM {silver} s JOIN aside a "
+        f"ON {same('s', 'a')} WHERE s.source = {sql_text(source)} AND {NAMES_OLD_KEY}",
     )
     return (
-        f"{place} NOT IN (SELECT {place} FROM ({claimed})) "
+        f"{place} NOT IN (SELECT {place} FROM ({set_aside})) "
         f"AND NOT ({LEAVES_KEY} AND {_half('', 'key')} IN ({inserts}))"
     )
 

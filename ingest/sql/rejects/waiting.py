@@ -9,22 +9,23 @@ from ingest.sql.quoting import sql_text
 from ingest.sql.rejects.reasons import ORIGIN
 
 
-def without_claimed(events: str, claimed: str, *, freed: str | None = None) -> str:
-    """The events (`ingest.sql.projection.that_fit`) without those that `claimed`
+def without_set_aside(events: str, set_aside: str, *, freed: str | None = None) -> str:
+    """The events (`ingest.sql.projection.that_fit`) without those that `left_aside`
     (`ingest.sql.rejects.rows`) has, of which inserts of key changes in two messages stay, `void`.
-    Those of the keys `freed` (SQL of `key`) stay as they are."""
-    found = {"events": events, "claims": claimed}
+    What waits of the keys `freed` (SQL of `key`) stays as it is."""
+    found = {"events": events, "aside": set_aside}
     beside, on, columns = "events", same("c", "e"), "void"
     if freed is not None:
         found["freed_keys"] = freed
         found["beside"] = (
             "SELECT e.*, g.key AS freed FROM events e LEFT JOIN freed_keys g ON g.key = e.key"
         )
-        beside, on, columns = "beside", f"e.freed IS NULL AND {on}", "void, freed"
+        beside, columns = "beside", "void, freed"
+        on = f"(e.freed IS NULL OR c.status = 'dismissed') AND {on}"
     return query(
         **found,
-        unclaimed=f"SELECT e.* EXCEPT ({columns}), e.void OR c.id IS NOT NULL AS void "
-        f"FROM {beside} e LEFT JOIN claims c ON {on} WHERE c.id IS NULL OR {NAMES_OLD_KEY}",
+        rest=f"SELECT e.* EXCEPT ({columns}), e.void OR c.id IS NOT NULL AS void "
+        f"FROM {beside} e LEFT JOIN aside c ON {on} WHERE c.id IS NULL OR {NAMES_OLD_KEY}",
     )
 
 

@@ -25,6 +25,7 @@ from ingest.ddl.changes import (
     DropColumn,
     RecreateTable,
     RenameColumn,
+    RenameTable,
     brings,
     brought,
     column_of,
@@ -436,7 +437,23 @@ class Ledger(EntryStore):
         changes do, is taken up once that is decided."""
         route = self.route(entry.table) if entry.table not in waiting else None
         why = "the table waits for its rename" if entry.table in waiting else None
-        return unreviewed(entry, self.statement(entry), route, why=why)
+        read = self.statement(entry)
+        found = unreviewed(entry, read, route, why=why)
+        taken = self._name_taken_by(read) if route is not None else None
+        if taken is None:
+            return found
+        found = replace(found, kind="rename_table", effects=(*found.effects, taken))
+        why = "the new name is that of a table with a target, whose rows its own would come among"
+        return replace(found, status="pending", decided_by=None, decided_at=None, why=why)
+
+    def _name_taken_by(self, read: Statement) -> RenameTable | None:
+        """The renaming among a statement's clauses to a name that a table with a target has."""
+        renames = (e for e in schema_changes(read.clauses, {}) if isinstance(e, RenameTable))
+        for change in renames:
+            table = SourceTable(self.source, change.db, change.schema, change.name)
+            if self._target_exists(table):
+                return change
+        return None
 
     def apply_statements(self, table: SourceTable, route: Route) -> bool:
         """Take up the DDL of a source table, and carry out what the policy lets in; whether there

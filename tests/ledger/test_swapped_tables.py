@@ -1,0 +1,57 @@
+"""A table that is taken away by RENAME TABLE, and one filled by hand that gets its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.project import Project, canal, canal_ddl
+
+SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
+T0 = 1_700_000_000_000
+
+
+def row(table: str, at: int, **values: str) -> dict[str, Any]:
+    return canal(table, "INSERT", values, es=T0 + at, id_=at, types={"id": "int", "a": "text"})
+
+
+def statement(table: str, at: int, text: str) -> dict[str, Any]:
+    return canal_ddl(table, text, es=T0 + at, id_=at)
+
+
+def test_their_rows_never_meet_unless_somebody_says_so(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.land("1.jsonl", [row("tags", 1, id="1", a="old"), row("tags", 2, id="2", a="old")])
+    assert project.ingest("run").code == 0
+    swap = "RENAME TABLE tags TO tags_2024, tags_new TO tags"
+    project.land(
+        "2.jsonl",
+        [
+            statement("tags_new", 4, "CREATE TABLE tags_new LIKE tags"),
+            statement("tags", 5, swap),
+            row("tags", 6, id="1", a="new"),
+        ],
+    )
+    project.land("3.jsonl", [row("tags", 7, id="7", a="new")])
+
+    def gold() -> list[tuple[int, str]]:
+        query = "SELECT id, a FROM gold.shop_tags ORDER BY id"
+        return [(r["id"], r["a"]) for r in project.ingest("sql", query, "--json").records]
+
+    # Parked by the run that meets it, and by every run behind.
+    for _ in range(2):
+        answer = project.ingest("run")
+        assert (answer.code, "shop_tags would mix the rows of both" in answer.err) == (1, True)
+        assert gold() == [(1, "old"), (2, "old")]
+    listed = project.ingest("ddl", "list", "--status", "pending", "--json").records
+    assert [(entry["kind"], entry["statement"]) for entry in listed] == [("rename_table", swap)] * 2
+    assert project.ingest("ddl", "reject", *(entry["id"] for entry in listed)).code == 0
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+    assert gold() == [(1, "new"), (2, "old"), (7, "new")]

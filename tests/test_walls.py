@@ -273,6 +273,7 @@ def importing(names: set[tuple[str, str]]) -> set[str]:
 
 CLAUSE = re.compile(
     r"\b(SELECT\s|FROM\s+\S|JOIN\s|WHERE\s|GROUP BY|ORDER BY|PARTITION BY|CASE WHEN|WITH \w+ AS)"
+    r"|\bLIMIT \{\}"
     r"|\b(MERGE INTO|INSERT (INTO|OVERWRITE)|DELETE FROM|UPDATE \S+ SET|UNION ALL|VALUES \()"
     r"|\b(ALTER|CREATE|DESCRIBE|SHOW|REORG) [A-Z]|\bDROP (TABLE|VIEW)|\b(OPTIMIZE|VACUUM) \{\}"
 )

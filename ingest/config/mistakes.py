@@ -24,8 +24,10 @@ _EXPECTED = {
     "model_type": _KEYS_WITH_VALUES,
     "model_attributes_type": _KEYS_WITH_VALUES,
 }
-_SECRET = re.compile(r"password|secret|token|jaas|webhook", re.IGNORECASE)
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+SECRET = re.compile(r"password|secret|token|jaas|webhook|keystore\.key", re.IGNORECASE)
+"""Found in the name of an option or a setting whose value is nobody else's business."""
+LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+"""The user's name and password of an address."""
 _WORD = re.compile(r"'([^']*)'|(\d+)")
 
 
@@ -88,7 +90,7 @@ def nearest(given: Any, words: Iterable[str]) -> str:
 
 def _names_a_secret(place: Place) -> bool:
     """Whether what stands there may be a secret, by its key."""
-    return any(isinstance(key, str) and _SECRET.search(key) for key in place)
+    return any(isinstance(key, str) and SECRET.search(key) for key in place)
 
 
 def shown(given: Any) -> str:
@@ -99,7 +101,7 @@ def shown(given: Any) -> str:
     if isinstance(given, bool):
         return str(given).lower()
     if isinstance(given, str):
-        return f"`{_LOGIN.sub('[hidden]', given)}`"
+        return f"`{LOGIN.sub('[hidden]', given)}`"
     if isinstance(given, list | tuple):
         return "a list"
     return _KEYS_WITH_VALUES if isinstance(given, dict) else str(given)

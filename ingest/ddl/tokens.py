@@ -2,8 +2,8 @@
 
 sqlglot's parser gives no tree for most vendor ALTER syntax (it falls back to one opaque command),
 but its tokenizers know every dialect's quoting, strings and comments. So they cut the words, and
-`ddl_columns` and `ddl_clauses` read them. sqlglot takes half a second to import: only when the
-first statement is read.
+`ingest.ddl.alter` and `ingest.ddl.columns` read them. sqlglot takes half a second to import: only
+when the first statement is read.
 """
 
 from __future__ import annotations

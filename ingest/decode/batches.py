@@ -1,9 +1,9 @@
 """Bronze to silver as a function over Arrow batches: one `mapInArrow` for every format and source.
 
-Each message is read by the reader of its source, which dispatches by format, and one format is
-read after the other: a stream that mixes them costs hardly more than one that does not. A batch is
-taken in parts, which keeps what is in hand in the processor's cache and the memory of a worker
-small, whatever the platform's batch size.
+Messages are grouped by source and format, and each group is decoded in one go, so that a stream
+that mixes formats costs hardly more than one that does not. A batch is taken in parts, which keeps
+what is in hand in the processor's cache and the memory of a worker small, whatever the platform's
+batch size.
 
 Of a part, the regular changes of a table are read by column, where their format has a way to
 (`Format.tables`): images become columns of texts, and these columns of silver, without a call for

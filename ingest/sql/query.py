@@ -33,6 +33,11 @@ def union_all(queries: Iterable[str]) -> str:
     return " UNION ALL ".join(f"({each})" for each in queries)
 
 
+def first_of(query: str, most: int) -> str:
+    """So many of a query's rows at most."""
+    return f"SELECT * FROM ({query}) LIMIT {most}"
+
+
 def select(relation: str, where: str | None = None, *, columns: str = "*") -> str:
     """Columns of a relation's rows, of those for which `where` is true where it is given."""
     return f"SELECT {columns} FROM {relation}" + ("" if where is None else f" WHERE {where}")

@@ -1,4 +1,4 @@
-"""The scalar fields of the OMS and DataWorks envelopes: sequence numbers and epoch times.
+"""The scalar fields of envelopes: sequence numbers and epoch times.
 
 They come as numbers or as text, absent as JSON null, as `""` or as the word `"null"`.
 """

@@ -112,9 +112,10 @@ class SourceOffsets:
 
     def starting(self, held: Held | None) -> str:
         """Where a stream without a checkpoint of its own begins, as Spark's option has it."""
-        begin: dict[str, dict[str, int]] | None = self._note.get("begin")
-        if begin is None:
+        noted: dict[str, dict[str, int]] | None = self._note.get("begin")
+        if noted is None:
             return self._kafka.starting_offsets
+        begin = {topic: dict(offsets) for topic, offsets in noted.items()}
         # Spark wants to be told of each partition; what is new is read whole.
         for topic, number in held.spans if held is not None else ():
             begin.setdefault(topic, {}).setdefault(str(number), _EARLIEST)

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ingest.config.load import Config
+from ingest.config.mistakes import LOGIN, SECRET
 
-_SECRET = re.compile(r"password|jaas|secret|token|keystore\.key", re.IGNORECASE)
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _PART = re.compile(r"=\s*[\"']?([^\s\"';]+)")
 _QUOTED = re.compile(r"""=\s*(["'])((?:(?!\1)[^\\]|\\.)*)\1""")
 """A value of a JAAS entry, in which a backslash takes the next character as it is."""
@@ -21,7 +20,7 @@ HIDDEN = "[hidden]"
 def without_secrets(text: str, options: Mapping[str, Any]) -> str:
     """The text without what options say that is nobody else's business."""
     for name, value in options.items():
-        if value is not None and _SECRET.search(name):
+        if value is not None and SECRET.search(name):
             parts = [str(value), *_PART.findall(str(value))]
             parts += [re.sub(r"\\(.)", r"\1", part) for _, part in _QUOTED.findall(str(value))]
             for part in sorted(parts, key=len, reverse=True):
@@ -41,4 +40,4 @@ def without_any(text: str, config: Config) -> str:
             text = without_secrets(text, {"secret_key": source.rocketmq.secret_key})
     if config.settings.checks.webhook:
         text = text.replace(config.settings.checks.webhook, HIDDEN)
-    return _LOGIN.sub(HIDDEN, text)
+    return LOGIN.sub(HIDDEN, text)

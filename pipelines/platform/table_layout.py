@@ -2,7 +2,7 @@
 
 It stands in a note beside the checkpoints, which is looked at whenever a command opens the
 warehouse, and, should that be lost, in a property of bronze and silver. Tables that say nothing are
-of the first layout. Columns that a version adds are no other layout: see `Warehouse.complete`.
+of the first layout. Columns that a version adds are no other layout.
 """
 
 from __future__ import annotations

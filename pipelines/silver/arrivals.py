@@ -86,8 +86,8 @@ class _Met(NamedTuple):
 
 
 def placed(warehouse: Warehouse, source: Source, batch: DataFrame, *, checkpoint: str) -> DataFrame:
-    """The messages of a micro-batch with `place`: where arrival puts them, in milliseconds, where
-    that is not their timestamp.
+    """A micro-batch with `place` (ms): the messages' position by arrival, NULL where it is their
+    timestamp.
 
     What is carried is noted in `checkpoint`, ahead of the batch's append: a batch that comes again
     finds its places between those it had.

@@ -40,9 +40,9 @@ def history_view(
     secret: bool = False,
 ) -> str:
     """The query of the view over `tables`; `columns` are the target's, with their Spark types,
-    `read` the changes of names through which each table's events are read. It has _SIDES as well
-    where there are columns `looked` for. `secret`: it is for this session alone, which knows the
-    secret of masks; else it has nothing of the columns that take it."""
+    `read` the changes of names through which each table's events are read. Where there are columns
+    `looked` for it shows their values before and after as well. `secret`: it is for this session
+    alone, which knows the secret of masks; else it has nothing of the columns that take it."""
     by_source: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table, route in tables:
         by_source.setdefault(table.source, []).append((table, route))

@@ -31,7 +31,6 @@ from ingest.wire.text_columns import Reading, readings_of
 _Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]
 _MEMO_MOST = 4_000
 _SHAPES_MOST = 1_000
-_EMPTY = (b"", b"null")
 
 
 class Shape(NamedTuple):

@@ -83,15 +83,18 @@ class Writers:
         return made
 
     def _schema(self, id_: int) -> tuple[str, ...]:
-        reasons = ["set options.schema_registry or options.schema_folder of the source"]
-        for number, source in enumerate(self._sources):
+        reasons: list[str] = []
+        for source in self._sources:
             try:
                 return source.schema(id_)
             except DecodeError as error:
-                reasons[number:] = [error.text]
-        if not self._sources:
-            reasons.insert(0, f"expected a place to find the schema of id {id_}, got none")
-            reasons.append(OTHER_LANGUAGES)
+                reasons.append(error.text)
+        if not reasons:
+            reasons = [
+                f"expected a place to find the schema of id {id_}, got none",
+                "set options.schema_registry or options.schema_folder of the source",
+                OTHER_LANGUAGES,
+            ]
         raise DecodeError(Code.UNKNOWN_SCHEMA_ID, "; ".join(reasons))
 
 

@@ -5,8 +5,8 @@ https://github.com/aliyun/aliyun-dts-subscribe-sdk-java (bcc5cf5) and
 https://github.com/aliyun/aliyun-dts-subscribe-demo (510fea5).
 
 A reader takes the bytes, the place behind the branch, the list of what each value shows of its type
-(it adds one word, see `dts_types`) and the warnings; it returns the canonical text and the place
-behind the value.
+(it adds one word, see `ingest.formats.dts.types`) and the warnings; it returns the canonical text
+and the place behind the value.
 """
 
 from __future__ import annotations

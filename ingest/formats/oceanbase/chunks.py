@@ -67,13 +67,7 @@ def joined(parts: Sequence[Record]) -> Record:
     """The record of its shards. Raises fragment_incomplete where they are not all, in order."""
     follow = all(follows(b, a) for a, b in pairwise(parts))
     if not (complete(parts) and follow):
-        numbers = ", ".join(str(part.shard) for part in parts[:20])
-        total = parts[0].shards if parts else 0
-        raise DecodeError(
-            Code.FRAGMENT_INCOMPLETE,
-            f"expected {total} shards of one record behind one another, got those of index "
-            f"{numbers or 'none'}",
-        )
+        raise _incomplete(parts)
     last = parts[-1]
     warnings = [code for part in parts for code in part.warnings]
     return last._replace(
@@ -90,13 +84,23 @@ def joined(parts: Sequence[Record]) -> Record:
     )
 
 
+def _incomplete(parts: Sequence[Record]) -> DecodeError:
+    numbers = ", ".join(str(part.shard) for part in parts[:20])
+    total = parts[0].shards if parts else 0
+    return DecodeError(
+        Code.FRAGMENT_INCOMPLETE,
+        f"expected {total} shards of one record behind one another, got those of index "
+        f"{numbers or 'none'}",
+    )
+
+
 def runs(records: Iterable[Record]) -> Iterator[Record]:
     """Records with those split into shards put together; raises fragment_incomplete."""
     parts: list[Record] = []
     for record in records:
         if record.shards <= 1:
             if parts:
-                joined(parts)
+                raise _incomplete(parts)
             yield record
             continue
         parts.append(record)

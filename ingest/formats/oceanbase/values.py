@@ -4,8 +4,9 @@ Source: OceanBase Cloud, "Message formats" of data subscription, schema `AvroRec
 mapping.
 
 A reader takes the bytes, the place behind the branch, the list whose last word says what the value
-shows of its type (see `ob_avro_types`) and the warnings; it returns the canonical text and the
-place behind the value. The functions above the readers make the texts, for every encoding.
+shows of its type (see `ingest.formats.oceanbase.types`) and the warnings; it returns the canonical
+text and the place behind the value. The functions above the readers make the texts, for every
+encoding.
 """
 
 from __future__ import annotations

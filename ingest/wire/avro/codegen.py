@@ -3,9 +3,9 @@
 A record of forty fields read by forty calls costs three times what it costs in one function. So the
 function is put together as source: a few lines a field, in the writer's order, that move `at`
 through `data` and leave a local variable behind. What is rare (arrays, maps, larger unions) is read
-by `avro_reader`. Names of a schema stand in the source as literals alone, so that no schema can
-bring code of its own; lengths that lead past the end are found at the end, where `at` is not where
-the data ends.
+by `ingest.wire.avro.reader`. Names of a schema stand in the source as literals alone, so that no
+schema can bring code of its own; lengths that lead past the end are found at the end, where `at` is
+not where the data ends.
 """
 
 from __future__ import annotations

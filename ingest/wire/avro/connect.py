@@ -53,7 +53,7 @@ _ESCAPE = re.compile(r"_u([0-9a-fA-F]{4})")
 
 
 def connect_field(field: AvroField, name: str) -> Field:
-    """One column, under its own `name`, or an image, whose fields are its columns."""
+    """One column, under its own `name`."""
     return _connect(field.type, name)
 
 

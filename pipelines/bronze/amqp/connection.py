@@ -95,7 +95,7 @@ def _driver() -> Any:
 
 def _opened(server: Server) -> BlockingConnection:
     import pika
-    from pika.exceptions import AMQPConnectionError, AMQPError
+    from pika.exceptions import AMQPConnectionError
 
     refusals = []
     for host, port in server.addresses:
@@ -124,8 +124,8 @@ def _opened(server: Server) -> BlockingConnection:
             refusals.append(f"{host}:{port} ({error.reason or error}: is TLS spoken there?)")
         except OSError as error:
             refusals.append(f"{host}:{port} ({error.strerror or error})")
-        except (AMQPError, Exception) as error:
-            # What times out on the way to a connection is no error of AMQP's.
+        except Exception as error:
+            # What times out on the way to a connection is none of pika's AMQPErrors.
             if not type(error).__module__.startswith("pika."):
                 raise
             refusals.append(f"{host}:{port} (nothing there speaks AMQP 0-9-1)")

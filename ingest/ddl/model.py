@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from ingest.ddl.risks import KINDS, Risk, worst
@@ -98,12 +100,30 @@ class Statement:
     @property
     def tables(self) -> tuple[TableName, ...]:
         """Every table it touches, once each, in order of mention."""
-        return tuple(dict.fromkeys(clause.table for clause in self.clauses))
+        return tuple(self._by_table)
 
     def of(self, table: TableName) -> Statement:
         """The statement as it concerns one of its `tables` alone."""
-        own = tuple(clause for clause in self.clauses if clause.table == table)
-        return replace(self, table=table, clauses=own)
+        return replace(self, table=table, clauses=tuple(self._by_table[table]))
+
+    def called(self, name: str | None) -> Sequence[TableName]:
+        """Those of its tables that have this name, in whatever case, or none."""
+        folded = (name or "").lower()
+        return [*self._by_name.get(folded, ()), *(self._by_name.get("", ()) if folded else ())]
+
+    @cached_property
+    def _by_table(self) -> dict[TableName, list[Clause]]:
+        found: dict[TableName, list[Clause]] = {}
+        for clause in self.clauses:
+            found.setdefault(clause.table, []).append(clause)
+        return found
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[TableName]]:
+        found: dict[str, list[TableName]] = {}
+        for table in self._by_table:
+            found.setdefault((table.name or "").lower(), []).append(table)
+        return found
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from ingest.config.routes import Route
@@ -24,6 +25,11 @@ from pipelines.ledger.entries import POLICY, Entry
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import moment
+
+_MANY = 20
+"""A statement of so many tables and more is not read again for each."""
+_STATEMENTS_MOST = 16
+"""How many of them are remembered, none longer than `limits.ddl_bytes`."""
 
 
 def in_silver(
@@ -46,12 +52,25 @@ def statement_of(
     """The entry's statement, read, as it concerns the entry's table, which has had `later_names`
     since the one that it is known by."""
     own, *later = (TableName(*table[1:]) for table in (entry.table, *later_names))
-    read = _parsed(entry.statement or "", own, entry.dialect, limits=limits)
+    text = entry.statement or ""
+    nameless = own._replace(name=None)
+    read = _of_many(text, entry.dialect, nameless, most=limits.ddl_bytes)
+    if read is None:
+        read = _parsed(text, own, entry.dialect, limits=limits)
     for name in (own, *later) if len(read.tables) > 1 else ():
-        for table in read.tables:
+        for table in read.called(name.name):
             if _is_own(table, name):
                 return read.of(table)
     return read
+
+
+@lru_cache(maxsize=_STATEMENTS_MOST)
+def _of_many(text: str, dialect: str | None, place: TableName, *, most: int) -> Statement | None:
+    """A statement of many tables, read once for all of them; None: it has not so many."""
+    if text.count(",") < _MANY or len(text.encode()) > most:
+        return None
+    read = _read_at(text, dialect, place)
+    return read if len(read.tables) > _MANY else None
 
 
 def unreviewed(
@@ -168,6 +187,10 @@ def _is_own(touched: TableName, own: TableName) -> bool:
 def _parsed(text: str, own: TableName, dialect: str | None, *, limits: Limits) -> Statement:
     if len(text.encode()) > limits.ddl_bytes:
         return Statement(text=text, table=own, clauses=(Clause(kind="unparsed", table=own),))
-    dialect = dialect or guess_dialect(text, db=own.db, schema=own.schema)
-    read = parse.parse(text, dialect=dialect, db=own.db, schema=own.schema, table=own.name)
+    return _read_at(text, dialect, own)
+
+
+def _read_at(text: str, dialect: str | None, place: TableName) -> Statement:
+    dialect = dialect or guess_dialect(text, db=place.db, schema=place.schema)
+    read = parse.parse(text, dialect=dialect, db=place.db, schema=place.schema, table=place.name)
     return statement_in_gold(read)

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from ingest.config.sources import Source
+from ingest.ddl.parse import Statement, TableName, parse
+from ingest.limits import Limits
+from ingest.names import SourceTable
 from ingest.position import SNAPSHOT, STREAMED
-from pipelines.ledger.statements import _read
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.statements import _read, statement_of
 
 SHOP = Source.model_validate({"name": "shop", "format": "debezium", "files": {"path": "x"}})
 
@@ -64,3 +68,20 @@ def test_67_a_message_that_names_no_database_is_of_the_table_all_the_same() -> N
 def test_of_a_snapshot_only_a_create_is_entered(statement: str, in_snapshot: bool) -> None:
     assert bool(_read(SHOP, row(statement, SNAPSHOT))) == in_snapshot
     assert len(_read(SHOP, row(statement, STREAMED))) == 1
+
+
+def test_a_statement_of_many_tables_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"Table_{number}" for number in range(500)]
+    text = f"DROP TABLE shop.{', shop.'.join(names)}"
+    read: list[str] = []
+
+    def parsed(text: str, **given: Any) -> Statement:
+        read.append(text)
+        return parse(text, **given)
+
+    monkeypatch.setattr("pipelines.ledger.statements.parse.parse", parsed)
+    for name in names:
+        entry = Entry(id=name, table=SourceTable("s", "shop", None, name.lower()), statement=text)
+        [clause] = statement_of(entry, Limits()).clauses
+        assert (clause.kind, clause.table) == ("drop_table", TableName("shop", None, name))
+    assert read == [text]

@@ -10,7 +10,7 @@ on in silver.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
@@ -35,7 +35,8 @@ from ingest.ddl.changes import (
     names_through,
     schema_changes,
 )
-from ingest.ddl.model import Statement
+from ingest.ddl.model import Clause, Statement, TableName
+from ingest.ddl.parse import identity
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.names import SourceTable, lowered
@@ -267,7 +268,11 @@ class Ledger(EntryStore):
         known_names = {_folded(table): self.first_name(table) for table in met if table.table}
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
         source = self.warehouse.config.sources[self.source]
-        for entry, statement in in_silver(self.warehouse, source, first, last=last):
+        found = in_silver(self.warehouse, source, first, last=last)
+        tables = {*known_names.values()}
+        for entry, statement in itertools.chain.from_iterable(
+            (each, *of_dropped_database(*each, tables)) for each in found
+        ):
             if entry.id not in known:
                 entry = replace(entry, table=known_as(entry.table, statement, known_names))
                 known.add(entry.id)
@@ -589,6 +594,24 @@ class Ledger(EntryStore):
         self.stage_entry(replace(entry, status="applied"))
         for other in superseded_by(entry, self.of(entry.table)):
             self.stage_entry(other)
+
+
+def of_dropped_database(
+    entry: Entry, statement: Statement, tables: Collection[SourceTable]
+) -> Iterator[tuple[Entry, Statement]]:
+    """What a DROP DATABASE is to those of the source's tables that were in it: each is dropped."""
+    for gone in (clause.table for clause in statement.clauses if clause.kind == "drop_database"):
+        for table in sorted(tables, key=str):
+            own = TableName(*table[1:])
+            db, schema, _ = gone.folded()
+            if own.folded()[0] != db or (schema and own.folded()[1] != schema):
+                continue
+            id_ = identity(entry.id, source=entry.table.source, table=own)
+            dropped = Clause(kind="drop_table", table=own)
+            yield (
+                replace(entry, id=id_, table=table),
+                replace(statement, table=own, clauses=(dropped,)),
+            )
 
 
 def known_as(

@@ -1,4 +1,4 @@
-"""A table that is taken away by RENAME TABLE, and one filled by hand that gets its name."""
+"""Tables that are taken away, by a name that another one gets or with their database."""
 
 from __future__ import annotations
 
@@ -55,3 +55,36 @@ def test_their_rows_never_meet_unless_somebody_says_so(
     answer = project.ingest("run")
     assert answer.code == 0, answer.err
     assert gold() == [(1, "new"), (2, "old"), (7, "new")]
+
+
+def test_a_table_goes_with_its_database(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MySQL logs the one statement. What is created behind it is a new generation."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.land("1.jsonl", [row("tags", 1, id="1", a="old")])
+    assert project.ingest("run").code == 0
+    gone = {**statement("", 4, "DROP DATABASE `shop`"), "type": "QUERY"}
+    project.land(
+        "2.jsonl",
+        [
+            gone,
+            {**statement("", 5, "CREATE DATABASE `shop`"), "type": "QUERY"},
+            statement("tags", 6, "CREATE TABLE tags (id int primary key, a text)"),
+            row("tags", 7, id="2", a="new"),
+        ],
+    )
+
+    def gold() -> list[tuple[int, str]]:
+        query = "SELECT id, a FROM gold.shop_tags ORDER BY id"
+        return [(r["id"], r["a"]) for r in project.ingest("sql", query, "--json").records]
+
+    answer = project.ingest("run")
+    assert (answer.code, gold()) == (0, [(1, "old")]), answer.err
+    listed = project.ingest("ddl", "list", "--status", "pending", "--json").records
+    assert [(entry["kind"], entry["table"]) for entry in listed] == [("create_table", "tags")]
+    assert project.ingest("ddl", "approve", listed[0]["id"]).code == 0
+    assert project.ingest("run").code == 0
+    assert gold() == [(2, "new")]
+    assert project.ingest("reconcile", "shop_tags").code == 0

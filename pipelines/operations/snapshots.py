@@ -15,6 +15,7 @@ from ingest.sql.metadata import gold_name
 from ingest.sql.query import select
 from ingest.sql.quoting import quoted, sql_text
 from pipelines.gold.reconstruction import Reconstruction
+from pipelines.platform.failures import gist
 from pipelines.platform.warehouse import Warehouse
 
 FORMATS = {
@@ -74,6 +75,10 @@ def _read(warehouse: Warehouse, path: str, format_: str | None) -> DataFrame:
         return warehouse.session.read.format(found).options(**FORMATS[found]).load(path)
     except AnalysisException as error:
         raise _wrong(str(error).strip().split("\n")[0]) from None
+    except Exception as error:
+        # Files are opened for their columns; what Spark says of them has many types.
+        text = f"expected {found} in {path}, got what cannot be read so: {gist(error)}"
+        raise _wrong(text) from None
 
 
 def _format_of(path: str) -> str:

@@ -212,6 +212,7 @@ def test_reconcile_lists_a_bounded_number_and_counts_all(
         ("a.csv", "name\npen\n", 2, "snapshot: expected the key column id, got name"),
         ("none.csv", None, 2, "snapshot: [PATH_NOT_FOUND]"),
         ("b.csv", "id,price\n3,much\n", 1, "expected decimal(12,2) in the snapshot, got much"),
+        ("c", "id\n3\n", 2, "snapshot: expected parquet in "),
     ],
 )
 def test_a_snapshot_that_cannot_be_compared(

@@ -249,7 +249,7 @@ def _leave(reader: TokenReader, first: int) -> None:
 def _add(reader: TokenReader, table: TableName) -> list[Clause]:
     if _at_column_group(reader):
         return passed_over(reader, table)
-    if reader.accept("COLUMN") or reader.accept("COLUMNS"):
+    if reader.accept("COLUMN") or (reader.at("COLUMNS", "(") and reader.accept("COLUMNS")):
         reader.accept("IF", "NOT", "EXISTS")
         single = not reader.at("(")
         if single:

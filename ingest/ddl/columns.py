@@ -158,6 +158,8 @@ def at_constraint(reader: TokenReader) -> bool:
     clustering = reader.at("CLUSTERING") and reader.at("KEY", ahead=1)  # TokuDB
     if reader.at("EXCLUDE"):  # PostgreSQL; elsewhere, and there too, it may be a column's name
         return reader.at_any({"USING", "("}, ahead=1)
+    if reader.dialect == "tsql" and reader.at("INDEX"):  # no name there, unless in brackets
+        return True
     return reader.at_any(_CONSTRAINTS) or (
         reader.dialect == "mysql" and (clustering or reader.at_any(_MYSQL_INDEXES))
     )

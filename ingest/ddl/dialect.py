@@ -15,6 +15,11 @@ _ORACLE = re.compile(
     r"\b(?:N?VARCHAR2|NUMBER|N?CLOB|BINARY_(?:FLOAT|DOUBLE)|LONG\s+RAW|SYSDATE|MODIFY\s*\()",
     re.IGNORECASE,
 )
+_COLUMN_CALLED = re.compile(
+    r"(?:\b(?:ADD|COLUMN|DROP|MODIFY|CHANGE|TO)\s+|[,(]\s*)(?:NUMBER|N?CLOB|SYSDATE)\b",
+    re.IGNORECASE,
+)
+"""A column of a name that is a type's elsewhere: it says nothing of the dialect."""
 _DIALECT_SYNTAX = (
     ("oracle", re.compile(r"\bADD\s*\(", re.IGNORECASE)),
     (
@@ -65,7 +70,7 @@ def guess_dialect(text: str, *, db: str | None = None, schema: str | None = None
     plain = _SAID_ELSEWHERE.sub(" ", text)
     if "`" in plain:
         return "mysql"
-    if _ORACLE.search(plain):
+    if _ORACLE.search(_COLUMN_CALLED.sub(" ", plain)):
         return "oracle"
     if schema is None:
         return "oracle" if _QUOTED.search(plain) else "mysql"

@@ -322,3 +322,17 @@ def test_words_that_no_column_has_leave_an_addition_unparsed() -> None:
     found = parse("ALTER TABLE t ADD c INT x x x, ADD d INT UNSIGNED NOT NULL COMMENT 'y' AFTER c")
     assert [clause.kind for clause in found.clauses] == ["unparsed", "add_column"]
     assert found.risk == "unparsed"
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        ("ALTER TABLE t ADD number INT, ADD rate FLOAT", "mysql"),
+        ("CREATE TABLE t (number int, clob text)", "mysql"),
+        ("ALTER TABLE t RENAME COLUMN a TO number", "mysql"),
+        ("ALTER TABLE t ADD a NUMBER", "oracle"),
+        ("CREATE TABLE t (id NUMBER, x DATE)", "oracle"),
+    ],
+)
+def test_a_columns_name_says_nothing_of_the_dialect(text: str, dialect: str) -> None:
+    assert guess_dialect(text) == dialect

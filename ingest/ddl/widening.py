@@ -59,6 +59,10 @@ _FLOATING = {"float": 5, "real": 5, "binary_float": 5, "float4": 5} | {
     "binary_double": 6,
     "float8": 6,
 }
+_SINGLE_BITS = 24
+_FLOATS = {("mysql", "real"): "double"} | {
+    (dialect, "float"): "double" for dialect in ("postgres", "tsql", "db2")
+}
 # How many digits of a second a type keeps that does not say.
 _SECONDS: dict[str | tuple[str, str], int] = {
     "datetime": 0,
@@ -160,10 +164,24 @@ def _named(source_type: str, dialect: str) -> SourceType:
     """The type by the name that all its names have, with a decimal's scale and without a width."""
     type_ = parse_type(source_type)
     name = _NAMES.get(type_.name, type_.name).removesuffix(" for bit data")
+    if name in ("float", "real") and (floating := _floating(name, type_.args, dialect)):
+        return type_._replace(name=floating, args="")
     if dialect == "mysql" and name in ("boolean", "year"):
         return type_._replace(name="tinyint" if name == "boolean" else name, args="")
     scaled = name in ("decimal", "number") and re.fullmatch(r"\s*\d+\s*", type_.args)
     return type_._replace(name=name, args=f"{type_.args},0" if scaled else type_.args)
+
+
+def _floating(name: str, args: str, dialect: str) -> str | None:
+    """`real` or `double`, which a database means by FLOAT and REAL; None: it is as it is called.
+
+    Sources: https://dev.mysql.com/doc/refman/8.4/en/floating-point-types.html;
+    https://www.postgresql.org/docs/current/datatype-numeric.html#DATATYPE-FLOAT;
+    https://learn.microsoft.com/en-us/sql/t-sql/data-types/float-and-real-transact-sql.
+    """
+    if re.fullmatch(r"\s*\d+\s*", args) and name == "float" and dialect != "oracle":
+        return "real" if int(args) <= _SINGLE_BITS else "double"
+    return None if args else _FLOATS.get((dialect, name))
 
 
 def assumed(after: str, type_: str) -> str | None:

@@ -209,6 +209,14 @@ def test_proposals_run_one_after_the_other(changes: list[str]) -> None:
         ("tsql", "string", "nvarchar(50)", "nvarchar(max)", "widening"),
         ("tsql", "timestamp_ntz", "datetime2", "datetime2(3)", "destructive"),
         ("tsql", "int", "int", "smallint", "destructive"),
+        # What FLOAT and REAL mean, databases say differently.
+        ("tsql", "double", "float", "real", "destructive"),
+        ("tsql", "double", "real", "float", "widening"),
+        ("tsql", "double", "float(53)", "float", "none"),
+        ("postgres", "double", "double precision", "float", "none"),
+        ("postgres", "double", "real", "float", "widening"),
+        ("mysql", "double", "double", "real", "none"),
+        ("mysql", "double", "double", "float", "destructive"),
         # Declared wider than the source has it, gold stays: the source's values were cut all the
         # same.
         ("mysql", "string", "bigint", "int", "destructive"),

@@ -36,7 +36,7 @@ from ingest.ddl.changes import (
     schema_changes,
 )
 from ingest.ddl.model import Clause, Statement, TableName
-from ingest.ddl.parse import identity
+from ingest.ddl.parse import ghost, identity
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.names import SourceTable, lowered
@@ -59,7 +59,13 @@ from pipelines.ledger.entries import (
 )
 from pipelines.ledger.renames import TakenAgain, held, is_rename, later_names, taken_again
 from pipelines.ledger.review import proposed_now, reviewed
-from pipelines.ledger.statements import gold_types_before, in_silver, taken_up, unreviewed
+from pipelines.ledger.statements import (
+    STEP_OF_ANOTHER,
+    gold_types_before,
+    in_silver,
+    taken_up,
+    unreviewed,
+)
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.failures import described
 from pipelines.platform.warehouse import Warehouse
@@ -273,12 +279,58 @@ class Ledger(EntryStore):
         for entry, statement in itertools.chain.from_iterable(
             (each, *of_dropped_database(*each, tables)) for each in found
         ):
-            if entry.id not in known:
-                entry = replace(entry, table=known_as(entry.table, statement, known_names))
-                known.add(entry.id)
-                self._waiting.setdefault(entry.table, []).append(entry)
-                self._statements[entry.id] = statement
-                self._new.add(entry.id)
+            if entry.id in known:
+                continue
+            known.add(entry.id)
+            self._statements[entry.id] = statement
+            self._new.add(entry.id)
+            if statement.ghost is not None:
+                # It counts once the shadow table takes the name of the table it stands for.
+                step = replace(entry, table=entry.table._replace(table=statement.ghost))
+                step = replace(step, kind="ghost", risk="none")
+                self.stage_entry(step.with_status("ignored", why=STEP_OF_ANOTHER))
+                continue
+            self._take_up(entry, statement, known_names)
+            for step in self._cut_over(entry, statement):
+                if step.id not in known:
+                    known.add(step.id)
+                    self._new.add(step.id)
+                    self._take_up(step, self.statement(step), known_names)
+
+    def _take_up(
+        self, entry: Entry, read: Statement, known: Mapping[tuple[str, ...], SourceTable]
+    ) -> None:
+        entry = replace(entry, table=known_as(entry.table, read, known))
+        self._waiting.setdefault(entry.table, []).append(entry)
+
+    def _cut_over(self, entry: Entry, statement: Statement) -> Iterator[Entry]:
+        """What online schema changes have made of the tables whose names their shadow tables take
+        by this statement, where it stands (semantics.md, 53)."""
+        for clause in statement.clauses:
+            shadow, new = clause.table, clause.new_table
+            if clause.kind != "ghost" or new is None or not ghost(shadow.name) or ghost(new.name):
+                continue
+            steps = self._steps(shadow, below=entry.pos or ())
+            made = max((e.pos or () for e, read in steps if read.ghost is None), default=())
+            for step, read in steps:
+                if read.ghost is not None and (step.pos or ()) > made:
+                    again = replace(step, id=f"{step.id}-0", pos=entry.pos, why=None)
+                    again = replace(again, kind="unparsed", risk="unparsed", status="pending")
+                    again = replace(again, event_time=entry.event_time)
+                    self._statements[again.id] = read
+                    table = SourceTable(self.source, *new)
+                    yield replace(again, table=table, decided_by=None, decided_at=None)
+
+    def _steps(self, shadow: TableName, *, below: Pos) -> list[tuple[Entry, Statement]]:
+        """What there was of a shadow table below a position, but its renames."""
+        entries = itertools.chain(self.entries.values(), *self._waiting.values())
+        of_shadow = (e for e in entries if TableName(*e.table[1:]).folded() == shadow.folded())
+        steps = ((e, self.statement(e)) for e in of_shadow if (e.pos or ()) < below)
+        return [
+            (entry, read)
+            for entry, read in steps
+            if not any(clause.new_table is not None for clause in read.clauses)
+        ]
 
     def _generation(self, entry: Entry) -> Entry:
         """The entry, as a new generation where it creates a table that was dropped; the DROP is

@@ -26,6 +26,7 @@ from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import moment
 
+STEP_OF_ANOTHER = "a step of an online schema change"
 _MANY = 20
 """A statement of so many tables and more is not read again for each."""
 _STATEMENTS_MOST = 16
@@ -86,7 +87,7 @@ def unreviewed(
         kind=entry.kind if truncate else read.kind,
     )
     if entry.kind == "ghost":
-        return entry.with_status("ignored", why="a step of an online schema change")
+        return entry.with_status("ignored", why=STEP_OF_ANOTHER)
     if route is None:
         return entry.with_status("ignored", why=why or "the table lives in silver only")
     if not truncate:

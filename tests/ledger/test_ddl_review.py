@@ -770,7 +770,37 @@ CASES: dict[str, Case] = {
             {"id": 2, "a": "between", "c": 7},
             {"id": 3, "a": "z", "c": 8},
         ],
-        statuses=["applied", "ignored"],
+        statuses=["ignored", "applied"],
+    ),
+    # It counts where its table takes the name, not where the shadow was altered.
+    "ghostly": Case(
+        rounds=[
+            [(1, put(id=1, a="x"))],
+            [
+                (4, ("_ghostly_gho", "CREATE TABLE _ghostly_gho LIKE ghostly")),
+                (5, ("_ghostly_gho", "ALTER TABLE _ghostly_gho CHANGE a b varchar(20)")),
+                (6, now(id=1, a="x2")),
+                (6, put(id=2, a="between")),
+                (7, "RENAME TABLE ghostly TO _ghostly_del, _ghostly_gho TO ghostly"),
+            ],
+            [(8, put(id=3, b="after"))],
+        ],
+        decisions=[("approve", "CHANGE")],
+        rows=[{"id": 1, "b": "x2"}, {"id": 2, "b": "between"}, {"id": 3, "b": "after"}],
+        statuses=["ignored", "applied"],
+    ),
+    "unghosted": Case(
+        rounds=[
+            [(1, put(id=1, a="x"))],
+            [
+                (4, ("_unghosted_gho", "CREATE TABLE _unghosted_gho LIKE unghosted")),
+                (5, ("_unghosted_gho", "ALTER TABLE _unghosted_gho ADD COLUMN c int DEFAULT 7")),
+                (6, ("_unghosted_gho", "DROP TABLE _unghosted_gho")),
+                (7, put(id=2, a="y")),
+            ],
+        ],
+        rows=[{"id": 1, "a": "x"}, {"id": 2, "a": "y"}],
+        statuses=[],
     ),
     # Words of SQL, dots and capitals in a name.
     "named": Case(

@@ -33,7 +33,7 @@ def union_all(queries: Iterable[str]) -> str:
     return " UNION ALL ".join(f"({each})" for each in queries)
 
 
-def first_of(query: str, most: int) -> str:
+def at_most(query: str, most: int) -> str:
     """So many of a query's rows at most."""
     return f"SELECT * FROM ({query}) LIMIT {most}"
 

@@ -26,6 +26,7 @@ from ingest.sql.rejects import retyped
 from ingest.sql.rejects.rows import (
     BASELESS_ERROR,
     CONFLICT_ERROR,
+    MISFIT,
     is_open,
     page_of,
     targets_with,
@@ -63,11 +64,9 @@ class Reason(NamedTuple):
 Verdicts = dict[Origin, Reason | None]
 """Of rejected events: why they do not fit, or None: they do."""
 
-_TYPED = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
-"""What an event is set aside for when its values are typed."""
 _SETTLED_BY_FOLD = {Code.NO_BASE_IMAGE.value, Code.NO_KEY.value}
 """Of events that are in the rows as soon as what they lacked has come."""
-_OF_COLUMNS = _TYPED | {Code.ORDER_KEY_MISSING.value}
+_OF_COLUMNS = {code.value for code in (*MISFIT, Code.ORDER_KEY_MISSING)}
 """What may be otherwise once the target's columns are."""
 _BASELESS = Reason(Code.NO_BASE_IMAGE.value, BASELESS_ERROR)
 _CONFLICT = Reason(Code.SHARD_KEY_CONFLICT.value, CONFLICT_ERROR)

@@ -314,12 +314,16 @@ class Ledger(EntryStore):
             made = max((e.pos or () for e, read in steps if read.ghost is None), default=())
             for step, read in steps:
                 if read.ghost is not None and (step.pos or ()) > made:
-                    again = replace(step, id=f"{step.id}-0", pos=entry.pos, why=None)
-                    again = replace(again, kind="unparsed", risk="unparsed", status="pending")
-                    again = replace(again, event_time=entry.event_time)
+                    again = Entry(
+                        id=f"{step.id}-0",
+                        table=SourceTable(self.source, *new),
+                        statement=step.statement,
+                        dialect=step.dialect,
+                        pos=entry.pos,
+                        event_time=entry.event_time,
+                    )
                     self._statements[again.id] = read
-                    table = SourceTable(self.source, *new)
-                    yield replace(again, table=table, decided_by=None, decided_at=None)
+                    yield again
 
     def _steps(self, shadow: TableName, *, below: Pos) -> list[tuple[Entry, Statement]]:
         """What there was of a shadow table below a position, but its renames."""

@@ -22,7 +22,7 @@ from ingest.sql.history.compare import (
     numbered,
     summary,
 )
-from ingest.sql.query import first_of
+from ingest.sql.query import at_most
 from ingest.sql.tables.upkeep import history
 from pipelines.gold.accounting import LeftOut, left_out
 from pipelines.gold.known_targets import KnownTarget
@@ -194,7 +194,7 @@ def _differences(
     query = differences(mine, other, keys, columns=values)
     counted = warehouse.session.sql(by_kind(query))
     listed: list[Difference] = []
-    for kind, columns, mine, other in rows(warehouse.session.sql(first_of(query, MOST))):
+    for kind, columns, mine, other in rows(warehouse.session.sql(at_most(query, MOST))):
         kept = columns if columns is not None else values
         listed.append(
             (

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from ingest.config.addresses import wrong_address
 from ingest.config.cadence import Duration
 from ingest.config.model import Broken, ConfigModel, Text, Whole
-from ingest.config.web_address import wrong_address
 
 Count = Annotated[Whole, Field(ge=0)] | None
 

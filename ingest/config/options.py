@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ingest.config.addresses import wrong_address
 from ingest.config.mistakes import nearest, shown
 from ingest.config.sources import Source
-from ingest.config.web_address import wrong_address
 from ingest.wire.contract import Format, FormatOptions, Option
 
 

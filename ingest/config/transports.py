@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from ingest.config.addresses import host_and_port
 from ingest.config.cadence import Duration
 from ingest.config.mistakes import shown
 from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole
@@ -32,8 +33,7 @@ def _servers(text: str) -> str:
         wanted = "expected host:port, got a user before an @"
         raise ValueError(f"{wanted}; say who you are by kafka.options, like sasl.jaas.config")
     for server in text.split(","):
-        if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
-            raise ValueError(f"expected host:port, comma between several, got `{server.strip()}`")
+        host_and_port(server)
     return text
 
 
@@ -43,8 +43,7 @@ def _hosts(text: str) -> str:
         wanted = "expected host:port, comma between several, got an address with more in it"
         raise ValueError(f"{wanted}; user, password and virtual_host are keys of their own")
     for server in text.split(","):
-        if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
-            raise ValueError(f"expected host:port, comma between several, got `{server.strip()}`")
+        host_and_port(server)
     return text
 
 
@@ -129,6 +128,11 @@ class Kafka(ConfigModel):
                 yield ("options", option), "is given with and without the prefix kafka."
 
     @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """The brokers that are asked first, each as host and port."""
+        return tuple(map(host_and_port, self.bootstrap_servers.split(",")))
+
+    @property
     def by_token(self) -> bool:
         """Whether the login is by OAUTHBEARER."""
         full = {_full(option): value for option, value in self.options.items()}
@@ -137,10 +141,7 @@ class Kafka(ConfigModel):
 
 def _name_servers(text: str) -> str:
     for server in re.split("[,;]", text):
-        if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server) or "@" in server:
-            # What stands before an @ may be a password, and is not shown.
-            got = "a user before an @" if "@" in server else f"`{server.strip()}`"
-            raise ValueError(f"expected host:port, comma between several, got {got}")
+        host_and_port(server)
     return text
 
 
@@ -230,8 +231,7 @@ class RabbitMQ(ConfigModel):
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """The servers, each as host and port."""
-        parted = (server.strip().rpartition(":") for server in self.servers.split(","))
-        return tuple((host.strip("[]"), int(port)) for host, _, port in parted)
+        return tuple(map(host_and_port, self.servers.split(",")))
 
 
 class Files(ConfigModel):

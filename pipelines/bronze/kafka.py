@@ -10,6 +10,7 @@ import json
 import re
 import socket
 import time
+from collections.abc import Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -78,7 +79,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     """
     kafka = _declared(source)
     if warehouse.local:
-        knock(source.name, kafka.bootstrap_servers)
+        knock(source.name, kafka.addresses)
     connect_kafka(warehouse.session)
     checkpoint = warehouse.checkpoint("bronze", source.name)
     lost: list[Loss] = []
@@ -175,7 +176,7 @@ def _noted(source: Source, checkpoint: str) -> tuple[str, ...]:
 def reach(source: Source, root: str) -> Reached:
     """Asks for what the topics hold; raises PlatformError where nobody answers or lets it in."""
     kafka = _declared(source)
-    knock(source.name, kafka.bootstrap_servers)
+    knock(source.name, kafka.addresses)
     try:
         held = topics_of(kafka).held()
     except Unsupported as error:
@@ -191,7 +192,7 @@ def reach(source: Source, root: str) -> Reached:
 def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
     """A few messages of all topics; raises as `reach` does, and where only Java can log in."""
     kafka = _declared(source)
-    knock(source.name, kafka.bootstrap_servers)
+    knock(source.name, kafka.addresses)
     try:
         return queues.sampled(topics_of(kafka), sampling)
     except FAILURES as error:
@@ -213,7 +214,7 @@ def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
     where a run could not go on after what is gone."""
     kafka = _declared(source)
     if warehouse.local:
-        knock(source.name, kafka.bootstrap_servers)
+        knock(source.name, kafka.addresses)
     # Before the topics are asked: a run may go on meanwhile.
     offsets = SourceOffsets(warehouse, source, warehouse.checkpoint("bronze", source.name))
     read = offsets.read()
@@ -277,14 +278,12 @@ def _most(kafka: Kafka, waits: int) -> str:
     return str(max(1, kafka.max_offsets_per_batch - max(0, waits - 1)))
 
 
-def knock(source: str, servers: str) -> None:
+def knock(source: str, brokers: Sequence[tuple[str, int]]) -> None:
     """Finds out in seconds what the Kafka client would in minutes, with a stack trace."""
     refusals = []
-    for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        host = host.rpartition("//")[2].strip("[]")
+    for host, port in brokers:
         try:
-            socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+            socket.create_connection((host, port), timeout=KNOCK_SECONDS).close()
         except OSError as error:
             refusals.append(f"{host}:{port} ({error.strerror or error})")
         else:

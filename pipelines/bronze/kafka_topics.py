@@ -92,12 +92,8 @@ class Held(NamedTuple):
 def topics_of(kafka: Kafka) -> Topics:
     """The topics that a source declares; raises Unsupported, and Refused where a file that the
     options name cannot be used."""
-    servers = []
-    for server in kafka.bootstrap_servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        servers.append((host.rpartition("//")[2].strip("[]"), int(port)))
     committed = kafka.options.get("kafka.isolation.level") == "read_committed"
-    cluster = Cluster(servers, login(kafka.options), committed)
+    cluster = Cluster(kafka.addresses, login(kafka.options), committed)
     return Topics(cluster, kafka)
 
 

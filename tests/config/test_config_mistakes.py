@@ -182,6 +182,11 @@ KAFKA_MISTAKES = [
         "expected host:port, comma between several, got `other`",
     ),
     (
+        "name: shop\nkafka:\n  topics: [t]\n  bootstrap_servers: h:1,h:65536\n",
+        4,
+        "expected a port from 1 to 65535, got `h:65536`",
+    ),
+    (
         "name: shop\nkafka:\n  topics: [t]\n  bootstrap_servers: ada:s3cret@h:1\n",
         4,
         "`kafka.bootstrap_servers`: expected host:port, got a user before an @; say who you are",

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from ingest.config.addresses import host_and_port
 from pipelines.platform.sockets import answer_deadline, read_exactly
 
 _VERSION = 473
@@ -71,13 +72,13 @@ class Connection:
     def __init__(
         self, address: str, *, access: Access | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        host, _, port = address.rpartition(":")
+        host, port = host_and_port(address)
         self._access = access
         self._numbers = itertools.count(1)
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS)
+        self._socket = socket.create_connection((host, port), timeout=_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname=host.strip("[]"))
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._read = self._socket.makefile("rb")
         self._deadline = 0.0
 

@@ -23,7 +23,7 @@ from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
 from ingest.events import DECODED, Event, complete, without_empty
 from ingest.files.record import ERROR_HEADER, framing_error, gap
-from ingest.formats import FORMATS
+from ingest.formats import FORMATS, order_scheme
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
 from ingest.limits import Limits, check_columns, check_message, statement_too_large
@@ -342,13 +342,11 @@ class SourceDecoder:
         known = self._places.get((name, topic, partition))
         if known is not None:
             return known
-        scheme = self._order
-        if scheme == "auto":
-            scheme = FORMATS[name].order if name is not None else "arrival"
         stream = partition if self._files else order.stream_number(topic, partition)
         if len(self._places) >= _PLACES_MOST:
             self._places.clear()
-        place = self._places[name, topic, partition] = stream, scheme == "arrival"
+        by_arrival = order_scheme(self._order, name) == "arrival"
+        place = self._places[name, topic, partition] = stream, by_arrival
         return place
 
     def _dialect(self, event: Event, name: str | None) -> str | None:

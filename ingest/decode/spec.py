@@ -11,7 +11,7 @@ from ingest.config.sources import Source
 from ingest.decode.source import DecodeSpec
 from ingest.errors import ConfigError, Mistake
 from ingest.events import Event
-from ingest.formats import FORMATS
+from ingest.formats import FORMATS, order_scheme
 from ingest.wire.contract import Message
 
 
@@ -64,9 +64,7 @@ def placed_by_timestamp(source: Source) -> bool:
 
 def scheme(source: Source, format_: str | None) -> str:
     """Whether rows of `format_` in this source are ordered by `source` or by `arrival`."""
-    if source.order != "auto":
-        return source.order
-    return FORMATS[format_].order if format_ is not None else "arrival"
+    return order_scheme(source.order, format_)
 
 
 def domain(source: Source, format_: str) -> str:

@@ -34,3 +34,11 @@ FORMATS: dict[str, Format] = {
     "wal2json": wal2json.FORMAT,
     "dts": dts.FORMAT,
 }
+
+
+def order_scheme(declared: str, format_: str | None) -> str:
+    """By what rows of a format are ordered, `source` or `arrival`, where their source declares this
+    `order`. Messages of no format have their arrival."""
+    if declared != "auto":
+        return declared
+    return FORMATS[format_].order if format_ is not None else "arrival"

@@ -96,10 +96,12 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
     else:
         moment = _moment("--pos", at_pos, pos or "")
     target = _target(call, table)
-    from pipelines.gold.reconstruction import as_of
+    from pipelines.gold.reconstruction import as_of, otherwise_since
 
     warehouse = call.warehouse
     with as_of(warehouse, target, moment) as reconstruction:
+        for text in otherwise_since(reconstruction, moment):
+            call.console.say(f"since then {text}; `ingest history {target.name}` has it as sent")
         shown = [name for name in reconstruction.names if name not in ("_pos", "_source")]
         reconstruction.tried(
             lambda rows: print_frame(

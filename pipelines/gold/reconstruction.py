@@ -19,7 +19,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 
 from ingest.config.modes import TargetContract, mode_of
-from ingest.ddl.changes import Lineage, RenameColumn
+from ingest.ddl.changes import AlterColumnType, DropColumn, Lineage, RenameColumn
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, lowered
@@ -48,7 +48,7 @@ from pipelines.gold.plan import (
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import stated_names
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.entries import Entry, lineage_of, load_entries
+from pipelines.ledger.entries import IN_FORCE, Entry, lineage_of, load_entries
 from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of
@@ -56,7 +56,7 @@ from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import ColumnValues, has_values, images_of, names_sent
 from pipelines.targets.contract import may_share_keys, other_masks
-from pipelines.targets.progress import Progress, load_progress, progress_of
+from pipelines.targets.progress import Progress, load_progress, micros_of, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import not_left_aside
 from pipelines.targets.table import columns_of, contract_of, wanted_columns
@@ -323,6 +323,27 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
     # Under masks that its rows do not have yet, its columns may have other types.
     today = other_masks(target.route, progress.contract) is not None
     return Reconstruction(warehouse, target, extent=extent, today=today, past=True)
+
+
+def otherwise_since(past: Reconstruction, moment: Moment) -> list[str]:
+    """In words, which columns a table as of a moment does not show as they were then, for it has
+    the columns of today: those dropped since, and those whose type changed to one that some of
+    their values may not fit."""
+    found: dict[str, None] = {}
+    now = lowered(past.columns)
+    for entry in past.entries:
+        at = entry.pos
+        if entry.status not in IN_FORCE or at is None:
+            continue
+        if not moment.before(at, micros_of(entry.event_time)):
+            continue
+        for effect in entry.effects:
+            match effect:
+                case DropColumn(name=name) if name.lower() not in now:
+                    found[f"{name} was dropped and is not shown"] = None
+                case AlterColumnType(name=name, in_place=False) if name.lower() in now:
+                    found[f"{name} changed its type: what does not fit it is NULL"] = None
+    return list(found)
 
 
 def types_of_today(feed: Feed) -> list[Sequence[ColumnType]]:

@@ -71,6 +71,7 @@ def sent_again(waiting: Path) -> None:
     (waiting / "900.jsonl").write_text("\n".join(again) + "\n")
 
 
+@pytest.mark.slow
 def test_workers_do_what_the_driver_does(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ MEMORY = 60
 """Bytes at the highest for a byte of a message."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
 def test_time_is_linear(shape: Shape) -> None:
     found = []

@@ -131,16 +131,17 @@ def abroad(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def _asked_for(items: Sequence[pytest.Item]) -> set[str] | None:
-    """The scenarios that the chosen tests look at; None: some look at all of them."""
-    names = set()
+def _asked_for(items: Sequence[pytest.Item]) -> set[str]:
+    """The scenarios that the chosen tests look at; some look at all that are not slow."""
+    names: set[str] = set()
     for item in items:
         if item.path == Path(__file__):
             given = item.callspec.params if hasattr(item, "callspec") else {}
             one = given.get("scenario", given.get("name"))
             if one is None:
-                return None
-            names.add(one.name if isinstance(one, Scenario) else one)
+                names |= {SNAPSHOT, *(each.name for each in SCENARIOS if not each.slow)}
+            else:
+                names.add(one.name if isinstance(one, Scenario) else one)
     return names
 
 
@@ -155,11 +156,8 @@ def finished(
     root = tmp_path_factory.mktemp("merge")
     _snapshot_scenario(root / "made")
     asked = _asked_for(request.session.items)
-    played = [
-        scenario
-        for scenario in (*SCENARIOS, *scenarios(root / "made"))
-        if asked is None or scenario.name in asked
-    ]
+    of_all = (*SCENARIOS, *scenarios(root / "made"))
+    played = [scenario for scenario in of_all if scenario.name in asked]
     laboratory = Laboratory(root, abroad, played)
     names = [scenario.name for scenario in laboratory.played]
     queries = abroad._jsc.sc().dagScheduler().activeQueryToJobs()
@@ -223,11 +221,15 @@ def _with(name: str) -> list[Scenario]:
     return [scenario for scenario in SCENARIOS if scenario.expected(name) is not None]
 
 
-def _ids(scenario: Scenario) -> str:
-    return scenario.name
+def _each(some: Sequence[Scenario]) -> pytest.MarkDecorator:
+    """A test for each of these scenarios."""
+    params = [
+        pytest.param(each, id=each.name, marks=[pytest.mark.slow] * each.slow) for each in some
+    ]
+    return pytest.mark.parametrize("scenario", params)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+@_each(SCENARIOS)
 def test_gold(finished: Finished, scenario: Scenario) -> None:
     for number in range(1, ROUNDS + 1):
         expected = scenario.expected("gold" if number == ROUNDS else f"gold.{number}")
@@ -235,25 +237,25 @@ def test_gold(finished: Finished, scenario: Scenario) -> None:
             assert _told(finished.gold[number][scenario.name], expected) == expected, number
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+@_each(SCENARIOS)
 def test_rejects(finished: Finished, scenario: Scenario) -> None:
     expected = scenario.expected("rejects") or []
     assert _narrowed(finished.rejects.get(scenario.name, []), expected) == expected
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+@_each(SCENARIOS)
 def test_ledger(finished: Finished, scenario: Scenario) -> None:
     expected = scenario.expected("ddl") or []
     assert _narrowed(finished.ddl.get(scenario.name, []), expected) == expected
 
 
-@pytest.mark.parametrize("scenario", _with("history"), ids=_ids)
+@_each(_with("history"))
 def test_history(finished: Finished, scenario: Scenario) -> None:
     expected = scenario.expected("history") or []
     assert _narrowed(finished.history[scenario.name], expected) == expected
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+@_each(SCENARIOS)
 def test_progress(finished: Finished, scenario: Scenario) -> None:
     got = [round_[scenario.name] for round_ in finished.progress if scenario.name in round_]
     well = {"status": "ok", "error": None}
@@ -344,6 +346,7 @@ def test_13_progress_lost(finished: Finished, name: str, lost: str) -> None:
     assert finished.rejects_replayed.get(name) == finished.rejects.get(name)
 
 
+@pytest.mark.slow
 def test_runs_killed_before_they_record_progress(
     abroad: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from tests.support.project import Project, canal, canal_ddl, project_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
 T0 = 1_700_000_000_000
 SECRET = "a secret of sixteen"
 TABLES = """

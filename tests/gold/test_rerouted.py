@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.project import Project, canal, canal_ddl, project_in
 
+pytestmark = pytest.mark.slow
 SHOP = "name: shop\nformat: canal\norder: source\nfiles:\n  path: landing/*.jsonl\n"
 T0 = 1_700_000_000_000
 TYPES = {"id": "int", "name": "varchar(20)"}

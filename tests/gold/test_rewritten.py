@@ -13,6 +13,7 @@ from tests.support.project import Project, canal, canal_ddl, project_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
 T0 = 1_700_000_000_000
 CANAL = """
 source: canal

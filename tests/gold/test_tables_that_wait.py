@@ -64,6 +64,7 @@ def settled(project: Project) -> dict[str, list[tuple[int, int]]]:
     return rows(project)
 
 
+@pytest.mark.slow
 def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
     with project_in(tmp_path) as project:
         project.write("conf/sources/canal.yml", SOURCE)

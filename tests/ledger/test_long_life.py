@@ -76,6 +76,7 @@ def test_changes_in_the_first_run_of_a_warehouse(
     assert project.ingest("reconcile", "shop_t").code == 0
 
 
+@pytest.mark.slow
 def test_a_long_life_stops_no_table(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

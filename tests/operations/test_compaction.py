@@ -76,6 +76,7 @@ def code(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_long_life_in_few_files(
     spark: SparkSession,
     tmp_path: Path,

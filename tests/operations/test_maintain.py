@@ -169,6 +169,7 @@ def test_nothing_goes_by_itself(
     assert project.ingest("reconcile", "shop_items").code == 0
 
 
+@pytest.mark.slow
 def test_changes_that_a_column_orders_stay(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,7 +126,7 @@ def held(*folders: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param(m, marks=[pytest.mark.slow] * (m in ("scd1", "append"))) for m in OPTIONS]
+    "mode", [pytest.param(m, marks=[pytest.mark.slow] * (m != "versions")) for m in OPTIONS]
 )
 def test_masked_rows_are_the_clear_ones_masked(
     projects: tuple[Project, Project], mode: str

@@ -20,6 +20,8 @@ tables:
   - from: '*'
   - from: shop.stock
     deletes: soft
+  - from: shop.reshaped
+    ddl: {destructive: apply}
 """
 T0 = 1_700_000_000_000
 PEN = {"id": "1", "name": "pen", "price": "1.10"}
@@ -40,6 +42,7 @@ MONDAY = [
     canal("stock", "INSERT", CUP, es=T0, id_=2),
     canal("plain", "INSERT", PEN, es=T0, id_=1),
     canal("plain", "INSERT", CUP, es=T0 + 1000, id_=2),
+    canal("reshaped", "INSERT", PEN, es=T0, id_=1),
 ]
 TUESDAY = [
     # Late, then a delete, a key that changes, and an insert.
@@ -53,6 +56,12 @@ TUESDAY = [
     # Nothing but whole images, in order.
     _update("plain", DEARER, {"price": "1.10"}, es=2000, id_=3),
     canal("plain", "DELETE", CUP, es=T0 + 3000, id_=4),
+    canal_ddl(
+        "reshaped",
+        "ALTER TABLE reshaped DROP COLUMN price, MODIFY name int",
+        es=T0 + 2000,
+        id_=3,
+    ),
 ]
 
 
@@ -120,6 +129,20 @@ def test_as_of_folds_soft_deletes_and_truncates(project: Project) -> None:
     assert stood(project, "shop_stock", "--pos", json.dumps(at(2000, 3))) == both
     cut = (2, "4.00", 3000, "2023-11-14T22:13:23Z")
     assert stood(project, "shop_stock", "--pos", json.dumps(at(3000, 4))) == [both[0], cut]
+
+
+def test_what_a_past_table_does_not_show_as_it_was_is_said(project: Project) -> None:
+    then = project.ingest("as-of", "shop_reshaped", "--time", "2023-11-14T22:13:21Z", "--json")
+    assert [{"id": row["id"], "name": row["name"]} for row in then.records] == [
+        {"id": 1, "name": None}
+    ]
+    sent = "; `ingest history shop_reshaped` has it as sent\n"
+    assert then.err == (
+        f"since then price was dropped and is not shown{sent}"
+        f"since then name changed its type: what does not fit it is NULL{sent}"
+    )
+    now = project.ingest("as-of", "shop_reshaped", "--time", "2023-11-14T22:13:22Z", "--json")
+    assert now.err == ""
 
 
 def test_as_of_for_people(project: Project) -> None:

@@ -152,6 +152,7 @@ def test_a_person_is_gone_and_neighbours_are_whole(project: Project, mode: str) 
     assert project.ingest("reconcile", "person").code == 0
 
 
+@pytest.mark.slow
 def test_an_erasure_that_was_cut_short_is_finished(
     project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:

@@ -6,7 +6,8 @@ of table `merge.<scenario>` or, where partition and offset matter, `{"partition"
 them:
 
 - `table.yml`: options of the table's entry; `source:` in it those of a source, which scenarios with
-  the same ones share
+  the same ones share; `slow: true`: left to `make test-long`, since every way that it takes through
+  the code is one that others take
 - `gold.jsonl`: every row and column, in key order; columns that gold adds only where they are the
   point. `gold.<n>.jsonl`: the same after batch n
 - `rejects.jsonl`, `ddl.jsonl`, `history.jsonl`: whole lists, of each row what is the point
@@ -63,12 +64,13 @@ class Captured(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Scenario(NamedTuple):
-    """One folder. `entry` and `source` are what `table.yml` says."""
+    """One folder. `entry`, `source` and `slow` are what `table.yml` says."""
 
     name: str
     folder: Path
     entry: Row
     source: Row
+    slow: bool = False
 
     def batch(self, number: int) -> list[bytes]:
         """The lines of a micro-batch."""
@@ -88,7 +90,8 @@ def scenarios(folder: Path = FOLDER) -> list[Scenario]:
     found = []
     for place in sorted(file.parent for file in folder.glob("*/table.yml")):
         entry = read(place / "table.yml", environ={})[0].value or {}
-        found.append(Scenario(place.name, place, entry, entry.pop("source", {})))
+        source, slow = entry.pop("source", {}), entry.pop("slow", False)
+        found.append(Scenario(place.name, place, entry, source, slow))
     return found
 
 

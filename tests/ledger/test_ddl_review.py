@@ -6,6 +6,7 @@ the rows that must stand at the end. `@` in the names of positions is the messag
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -884,7 +885,7 @@ def land(project: Project, number: int) -> None:
         {
             **{"topic": table, "partition": partition, "offset": offset, "ts": T0 + number},
             "key": None,
-            "payload": __import__("json").dumps(message),
+            "payload": json.dumps(message),
         }
         for table, case in CASES.items()
         for offset, partition, message in messages(table, number, case)

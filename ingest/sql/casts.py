@@ -20,8 +20,10 @@ def typed(value: str, type_: str, zone: str | None) -> str:
     """The SQL of `value` (SQL of canonical text) as `type_`; `zone` is that of zone-less times."""
     if type_ == "string":
         return value
-    if type_ in _INTEGERS or type_ in _FLOAT_TYPES or type_ == "boolean":
+    if type_ in _INTEGERS or type_ == "boolean":
         return f"try_cast({value} AS {type_})"
+    if type_ in _FLOAT_TYPES:
+        return _float(value, type_)
     if type_ == "binary":
         return f"try_to_binary({value}, 'base64')"
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type_)
@@ -37,6 +39,13 @@ def typed(value: str, type_: str, zone: str | None) -> str:
             f"WHEN {lossy} AND NOT {power} THEN NULL ELSE try_cast({value} AS {type_}) END"
         )
     return _TIMES[type_](value, zone or "UTC")
+
+
+def _float(value: str, type_: str) -> str:
+    """Spark takes what is too large for infinite, and Java's `1d` and `1f` for numbers."""
+    found = f"try_cast({value} AS {type_})"
+    beyond = f"abs({found}) = double('Infinity') AND instr(lower({value}), 'inf') = 0"
+    return f"IF(lower(right({value}, 1)) IN ('d', 'f') OR ({beyond}), NULL, {found})"
 
 
 def _too_small(value: str, scale: str) -> str:

@@ -258,12 +258,13 @@ def events(projection: Projection, changes: str) -> str:
         if key_spellings
         else "before"
     )
+    others, before = (_as_spelt_here(projection, row) for row in (others, "before"))
     tx = f"concat_ws('/', epoch, coalesce(tx_id, to_json({source_part('pos')})))"
     return f"""SELECT op, pos, {sql_text(projection.label)} AS label,
   IF(op = 'truncate', NULL, {projection.key_text()}) AS key,
   IF({projection.changes_key}, {projection.key_text(before=True)}, NULL) AS key_before,
   IF(op IN ('delete', 'truncate'), NULL, {image}) AS image,
-  IF({leaves_key}, {others}, before) AS before,
+  IF({leaves_key}, {others}, {before}) AS before,
   coalesce(after_image = 'partial', false) AS partial,
   CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
   value_hash AS digest, batch, {listed()},
@@ -285,19 +286,24 @@ def that_fit(events: str) -> str:
 
 def _renamed(projection: Projection) -> str:
     """SQL of the after image with target column names, without columns the target lacks."""
-    by_spelling = _other_spellings(projection)
     listed = f"array({_listed(projection)})"
     # A lambda is not compiled: it is for images that have more than the target.
     kept = (
         f"IF(size(array_except(map_keys(after), {listed})) = 0, after, "
         f"map_filter(after, (k, v) -> array_contains({listed}, k)))"
     )
+    return _as_spelt_here(projection, kept)
+
+
+def _as_spelt_here(projection: Projection, row: str) -> str:
+    """SQL of an image whose columns have the names by which the target knows them."""
+    by_spelling = _other_spellings(projection)
     if not by_spelling:
-        return kept
+        return row
     cases = " ".join(
         f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in by_spelling.items()
     )
-    return f"transform_keys({kept}, (k, v) -> CASE k {cases} ELSE k END)"
+    return f"transform_keys({row}, (k, v) -> CASE k {cases} ELSE k END)"
 
 
 def _other_spellings(projection: Projection) -> dict[str, str]:

@@ -51,10 +51,12 @@ def _of_number(number: str) -> list[str]:
     whole = f"CAST(floor({number}) AS decimal(38,0))"
     low = f"pmod({whole}, {_MILLION_MILLION_MILLION})"
     fraction = f"CAST({number} - floor({number}) AS decimal(19,18))"
+    # Not by way of its text, which has a power of ten or not by the session's settings.
+    digits = f"CAST({fraction} * {_MILLION_MILLION_MILLION} AS bigint)"
     return [
         f"CAST(({whole} - {low}) div {_MILLION_MILLION_MILLION} AS bigint)",
         f"CAST({low} AS bigint)",
-        f"CAST(substring(CAST({fraction} AS string), 3) AS bigint)",
+        digits,
     ]
 
 
@@ -68,7 +70,7 @@ def _of_text(text: str) -> list[str]:
         limbs.append(f"CAST(conv(rpad({part}, {2 * _LIMB}, '0'), 16, 10) AS bigint)")
     digits += ["0L"] * (len(limbs) - len(digits))
     return [
-        f"IF({number}, 0L, 1L)",
+        f"IF({text} IS NULL, NULL, IF({number}, 0L, 1L))",
         *(f"IF({number}, {a}, {b})" for a, b in zip(digits, limbs, strict=True)),
     ]
 

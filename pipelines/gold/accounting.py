@@ -88,7 +88,8 @@ def enter_left_out(reconstruction: Reconstruction, at: datetime) -> Entered:
 
 def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
     """Once the rows are replaced: enter the rows that lost their key to another source table's, and
-    resolve what was open before `at` and is not left out any more. How many rows lost."""
+    resolve what was not noted at `at`, when it was last told what is left out. How many rows
+    lost."""
     warehouse = reconstruction.warehouse
     if not warehouse.exists("gold", "_rejects"):
         return 0
@@ -97,7 +98,7 @@ def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
         table_of(warehouse),
         source=reconstruction.source,
         target=reconstruction.target,
-        before=_moment(at),
+        noted_at=_moment(at),
         now=_moment(datetime.now(UTC)),
         but=(_TRIMMED, _CLAIM) if reconstruction.leaves_out_claims else (_TRIMMED,),
     )

@@ -25,7 +25,7 @@ from pipelines.gold.retyping import replay_misfits
 from pipelines.gold.shared_keys import hand_over
 from pipelines.ledger import generations
 from pipelines.ledger.alter import carry_out
-from pipelines.ledger.decisions import Ledger, superseded_by
+from pipelines.ledger.decisions import Ledger, superseded_by, waiting_again
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.renames import renames
 from pipelines.platform.failures import described
@@ -41,7 +41,7 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
     superseded = superseded_by(entry, ledger.of(entry.table))
-    waiting = [ledger.entries[other.id] for other in superseded]
+    waiting = {other.id: ledger.entries[other.id] for other in superseded}
     for other in superseded:
         ledger.save_entry(other)
     try:
@@ -51,8 +51,9 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
             needed = carry_out(ledger, entry, route)
             _backfill(ledger, entry, route, needed=needed)
     except Exception as error:
-        for other in waiting:
-            ledger.save_entry(other)
+        # Also those that were superseded by who was killed then.
+        for other in waiting_again(entry, ledger.of(entry.table)):
+            ledger.save_entry(waiting.get(other.id, other))
         return replace(entry, status="failed", why=described(error)[:2000])
     return replace(entry, status="applied")
 

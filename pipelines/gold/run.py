@@ -7,6 +7,7 @@ Applying a batch twice changes nothing, so a run that was killed is simply run a
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -395,10 +396,11 @@ def _applied(
 ) -> list[Progress]:
     """The targets brought forward, a bounded number at a time; what became of each."""
     warehouse, rows = ledger.warehouse, list[Progress]()
+    numbers = itertools.count(1)
 
     def run(name: str) -> None:
         if not request.stop():
-            request.at_work(f"{len(rows) + 1}/{len(batches)} {name}")
+            request.at_work(f"{next(numbers)}/{len(batches)} {name}")
             rows.append(_apply(ledger, batches[name], pending))
 
     largest = max((batch.rows for batch in batches.values()), default=0)

@@ -165,6 +165,16 @@ def superseded_by(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
     return [other.with_status("superseded", why=why) for other in overtaken(entry, others)]
 
 
+def waiting_again(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
+    """Those that the entry overtook, as they are once it has failed."""
+    overtaken_by = Overtaken(entry.id)
+    return [
+        replace(other, status="pending", reason=None, why=None, decided_by=None, decided_at=None)
+        for other in others
+        if other.status == "superseded" and other.reason == overtaken_by
+    ]
+
+
 class Ledger(EntryStore):
     """The schema changes of one source in one run, taken up, decided and carried out."""
 

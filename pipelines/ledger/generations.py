@@ -29,6 +29,7 @@ from ingest.sql.silver import TRUNCATES, first_of
 from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.history import by_arrival
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import micros_of
 
@@ -143,9 +144,11 @@ def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
     own = pos_literal(entry.pos[:SOURCE_PART])
     micros = micros_of(entry.event_time)
     when = f"timestamp_micros({micros})" if micros is not None else "NULL"
+    # As `ingest.ddl.parse.identity` tells statements apart: by arrival several have one place.
+    arrives = by_arrival(warehouse.config.sources[entry.table.source])
     same = (
         equal(source=entry.table.source, kind="ddl", ddl=entry.statement or "")
-        + f" AND ({source_part('pos')} = {own} OR event_time = {when})"
+        + f" AND IF({arrives}, event_time <=> {when}, {source_part('pos')} = {own})"
     )
     truncates = warehouse.session.sql(select(warehouse.name("silver", "cdc"), same))
     now = {

@@ -61,7 +61,7 @@ def history_view(
 
 def identity(sources: Iterable[Source]) -> str:
     """SQL of what the deliveries of one change have in common."""
-    return view.identity({source.name: _by_arrival(source) for source in sources})
+    return view.identity({source.name: by_arrival(source) for source in sources})
 
 
 def data_columns(
@@ -117,7 +117,7 @@ def _of_source(
     hidden = sorted({source_name(name).lower() for name in kept_out})
     return view.of_source(
         _changes(warehouse, source, tables, read=read, masks=masks, columns=columns),
-        by_arrival={source.name: _by_arrival(source)},
+        by_arrival={source.name: by_arrival(source)},
         columns=columns,
         hidden=hidden,
         looked=looked,
@@ -185,7 +185,8 @@ def _changes(
     ]
 
 
-def _by_arrival(source: Source) -> str:
+def by_arrival(source: Source) -> str:
+    """SQL that is true for the rows of a source that are ordered by arrival."""
     if source.order != "auto":
         return str(source.order == "arrival").lower()
     names = [name for name, format_ in FORMATS.items() if format_.order == "arrival"]

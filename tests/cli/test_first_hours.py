@@ -128,7 +128,9 @@ def test_what_does_not_fit_a_rebuilt_table_is_among_the_rejects(
     assert answer.code == 0, answer.err
     assert "1 change of history has no place in gold, which the rejects list" in answer.err
 
-    # As string again, all fit.
+    # As string again, all fit; whoever noted the last one had a clock that is ahead.
+    folder = tmp_path / "warehouse/gold/_rejects"
+    spark.sql(f"UPDATE delta.`{folder}` SET at = at + INTERVAL 2 MINUTES")
     (tmp_path / "conf/tables/billing.yml").unlink()
     assert project.ingest("rebuild", table, "--json").records[0]["rejected"] == 0
     assert [row["status"] for row in rejects(project)] == ["resolved"]

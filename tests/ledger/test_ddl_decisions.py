@@ -172,6 +172,15 @@ def test_what_a_failed_change_has_overtaken_waits_on(
         patch.setattr(approvals, "carry_out", no_space)
         assert project.ingest("ddl", "approve", id_).code == 1
     assert statuses() == {"MODIFY": "pending", "DROP": "failed"}
+    # The same where the run that finishes it is not the one that began it.
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(approvals, "carry_out", die)
+        project.ingest("ddl", "approve", id_)
+    assert statuses() == {"MODIFY": "superseded", "DROP": "approved"}
+    with monkeypatch.context() as patch:
+        patch.setattr(approvals, "carry_out", no_space)
+        project.ingest("run")
+    assert statuses() == {"MODIFY": "pending", "DROP": "failed"}
     assert project.ingest("ddl", "approve", id_).code == 0
     assert statuses() == {"MODIFY": "superseded", "DROP": "applied"}
 

@@ -61,6 +61,12 @@ CASES = [
     ("decimal(12,2)", "11e-1", "1.10"),
     ("decimal(12,2)", "1.101", MISFIT),
     ("decimal(12,2)", "1101e-3", MISFIT),
+    ("double", "1e3", "1000.0"),
+    ("double", "1e400", MISFIT),
+    ("double", "-Infinity", "-Infinity"),
+    ("double", "1d", MISFIT),
+    ("float", "1e39", MISFIT),
+    ("float", "1F", MISFIT),
     ("boolean", "yes", "true"),
     ("binary", "!!", MISFIT),
 ]

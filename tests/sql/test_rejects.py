@@ -60,7 +60,7 @@ QUERIES = {
     ),
     "noted_at": left_out.noted_at("gold._rejects", source="lab", target="t", at="now()"),
     "resolve": left_out.resolve(
-        *("gold._rejects",), source="lab", target="t", before="x", now="y", but=("null_key",)
+        *("gold._rejects",), source="lab", target="t", noted_at="x", now="y", but=("null_key",)
     ),
     "counted": left_out.counted(ROWS, "gold._rejects"),
     "typed_again": retyped.typed_again(PROJECTION, EVENTS, CLAIMED, rejects=True),

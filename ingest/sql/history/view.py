@@ -235,7 +235,8 @@ def _text(column: str, row: str) -> str:
     name = sql_text(column)
     folded = sql_text(column.lower())
     other = f"get(map_values(map_filter({row}, (name, text) -> lower(name) = {folded})), 0)"
-    return f"coalesce({row}[{name}], {other})"
+    # The lambda goes through the whole row: not for each value that is NULL.
+    return f"IF(map_contains_key({row}, {name}), {row}[{name}], {other})"
 
 
 def of_tables(tables: Iterable[SourceTable]) -> str:

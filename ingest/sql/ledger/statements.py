@@ -8,8 +8,9 @@ from ingest.sql.quoting import sql_text
 
 
 def in_batches(silver: str, *, source: str, first: int, last: int) -> str:
-    """The statements of some batches, copies of one as one, in order of position: (db, schema,
-    table, ddl, dialect, op, format, pos, micros)."""
+    """The statements of some batches, in order of position: (db, schema, table, ddl, dialect, op,
+    format, pos, micros). Copies with one place and one time are one; by arrival several statements
+    may have one place, and by the source's order copies several times."""
     columns = "db, schema, `table`, ddl, dialect, op, format"
     return query(
         statements=f"SELECT * FROM {silver} WHERE source = {sql_text(source)} "
@@ -17,5 +18,5 @@ def in_batches(silver: str, *, source: str, first: int, last: int) -> str:
         "AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))",
         once=f"""SELECT {columns}, min(pos) AS pos, unix_micros(min(event_time)) AS micros
 FROM statements
-GROUP BY {columns}, {source_part("pos")}, IF(pos IS NULL, event_time, NULL) ORDER BY pos""",
+GROUP BY {columns}, {source_part("pos")}, event_time ORDER BY pos""",
     )

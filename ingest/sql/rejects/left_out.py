@@ -92,13 +92,14 @@ def noted_at(rejects: str, *, source: str, target: str, at: str) -> str:
 
 
 def resolve(
-    rejects: str, *, source: str, target: str, before: str, now: str, but: Sequence[str]
+    rejects: str, *, source: str, target: str, noted_at: str, now: str, but: Sequence[str]
 ) -> str:
-    """The UPDATE that resolves a target's open rejects, in the table `rejects`, of `before` a
-    moment, `but` those of some codes."""
+    """The UPDATE that resolves a target's open rejects, in the table `rejects`, other than those
+    `noted_at` a moment and, `but`, those of some codes. Other moments may be of other machines,
+    whose clocks are ahead."""
     return (
         f"UPDATE {rejects} SET status = 'resolved', version = version + 1, at = {now} "
-        f"WHERE {of_gold(source, target)} AND status = 'open' AND at < {before} "
+        f"WHERE {of_gold(source, target)} AND status = 'open' AND at <> {noted_at} "
         f"AND code NOT IN ({sql_texts(but)})"
     )
 

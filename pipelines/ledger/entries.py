@@ -216,6 +216,8 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
     somebody refused to let it go.
     """
     own = [entry for entry in entries if entry.pos is not None]
+    kept = (*WAITING, "rejected")
+    ever_freed = freed(effect for e in own if e.status in kept for effect in e.effects)
     placed = [
         (entry.pos, effect, False)
         for entry in own
@@ -225,8 +227,9 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
     placed += [
         (entry.pos, again, True)
         for entry in own
-        if entry.pos is not None
-        for again in readded(entry, own, kept=(*WAITING, "rejected"), own=True)
+        # As mostly nothing waits that frees a name, most entries are not looked at closely.
+        if entry.pos is not None and any(brings(e) in ever_freed for e in entry.effects)
+        for again in readded(entry, own, kept=kept, own=True)
     ]
     return lineage(placed)
 

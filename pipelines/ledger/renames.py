@@ -7,6 +7,7 @@ new name's changes wait in silver, unless it is a table with a target of its own
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -98,21 +99,42 @@ def taken_again(
     first_names = renames(entries)
     again: dict[SourceTable, TakenAgain] = {}
     accepted = [e for e in entries if e.pos is not None and e.status != "rejected"]
+    # Who may take a name, by the table that takes it: one that is swapped every night is one.
+    takers: dict[SourceTable, dict[SourceTable, list[tuple[int, Entry]]]] = {}
+    for place, entry in enumerate(accepted):
+        for name in {*_new_names(entry), *([entry.table] if created(entry) else ())}:
+            takers.setdefault(name, {}).setdefault(entry.table, []).append((place, entry))
     for away in accepted:
         names = _new_names(away) if away.status in (*WAITING, *IN_FORCE) else []
-        for other in accepted if names else ():
-            later = (other.pos or ()) >= (away.pos or ())
-            if other.id == away.id or not later:
-                continue
-            back = other.table in (*names, away.table)
-            back = back or first_names.get(other.table) == away.table
-            takes = away.table in _new_names(other) and not back
-            if takes or (other.table == away.table and away.status in IN_FORCE and created(other)):
-                known = {away.table, other.table, *names}
-                tables = frozenset(known | {first_names.get(name, name) for name in known})
-                for table in tables:
-                    again[table] = TakenAgain(away, other, tables)
+        if not names:
+            continue
+
+        last = [
+            [
+                each
+                for each in reversed(of_table)
+                if _takes(each[1], away, first_names, created=created)
+            ][:1]
+            for of_table in takers.get(away.table, {}).values()
+        ]
+        for _, other in sorted(itertools.chain(*last), key=lambda each: each[0]):
+            known = {away.table, other.table, *names}
+            tables = frozenset(known | {first_names.get(name, name) for name in known})
+            for table in tables:
+                again[table] = TakenAgain(away, other, tables)
     return again
+
+
+def _takes(
+    other: Entry, away: Entry, first_names: FirstNames, *, created: Callable[[Entry], bool]
+) -> bool:
+    """Whether an entry gives the name that `away` gives up to another table."""
+    if other.id == away.id or (other.pos or ()) < (away.pos or ()):
+        return False
+    if other.table == away.table:
+        return away.status in IN_FORCE and created(other)
+    back = other.table in _new_names(away) or first_names.get(other.table) == away.table
+    return away.table in _new_names(other) and not back
 
 
 def later_names(table: SourceTable, first_names: FirstNames) -> tuple[SourceTable, ...]:

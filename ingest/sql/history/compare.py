@@ -61,14 +61,15 @@ def as_target(value: str, from_: str, to: str, *, zone: str | None) -> str:
     """
     if from_ == to:
         return value
-    if from_ == "timestamp_ntz" and to == "timestamp":
+    if from_ in ("timestamp_ntz", "date") and to == "timestamp":
         value, from_ = f"CAST({value} AS string)", "string"
+    # Spark's own casts of instants are by the session's zone.
+    in_utc = f"timestampadd(MICROSECOND, unix_micros({value}), TIMESTAMP_NTZ '1970-01-01')"
     if from_ == "timestamp" and to in ("timestamp_ntz", "date"):
-        wall = f"timestampadd(MICROSECOND, unix_micros({value}), TIMESTAMP_NTZ '1970-01-01')"
-        shifted = f"convert_timezone('UTC', {sql_text(zone or 'UTC')}, {wall})"
+        shifted = f"convert_timezone('UTC', {sql_text(zone or 'UTC')}, {in_utc})"
         return as_target(shifted, "timestamp_ntz", to, zone=zone)
     if to == "string":
-        return f"CAST({value} AS string)"
+        return f"CAST({in_utc if from_ == 'timestamp' else value} AS string)"
     if from_ == "string":
         found = typed(value, to, zone)
         fits = f"({found}) IS NOT NULL"

@@ -73,6 +73,7 @@ def _repeated(spark: SparkSession, folder: Path, first: int, last: int) -> None:
     later.select(columns).coalesce(1).write.format("delta").mode("append").save(path)
 
 
+@pytest.mark.slow
 def test_what_comes_to_the_driver(
     spark: SparkSession,
     tmp_path: Path,

@@ -244,6 +244,7 @@ def test_a_table_is_one_tenants_and_has_one_order(
     assert project.ingest("reconcile", "shop_o").code == 0
 
 
+@pytest.mark.slow
 def test_deletes_stay_what_they_were_until_a_rebuild(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -298,6 +299,7 @@ def test_a_truncate_in_a_later_file_empties_the_table(
         assert project.ingest("reconcile", f"shop_{name}").code == 0, name
 
 
+@pytest.mark.slow
 def test_a_name_that_another_table_has_since(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ TABLES = "source: shop\ntables: [{from: '*'}, {from: shop.item, stored_as_scd_ty
 PASSES, SECONDS = 8, 10.0
 
 
+@pytest.mark.slow
 def test_it_is_tried_again_at_growing_intervals(
     spark: SparkSession,
     tmp_path: Path,

@@ -160,6 +160,7 @@ def test_a_replay_that_was_killed_is_done_once(
     spark.catalog.clearCache()
 
 
+@pytest.mark.slow
 def test_a_new_epoch_repeats_the_places_of_rejects(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +258,7 @@ def test_events_are_typed_again(
     spark.catalog.clearCache()
 
 
+@pytest.mark.slow
 def test_a_partial_image_that_fits_at_last_waits_for_its_base(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -230,6 +230,7 @@ def changed(
     }
 
 
+@pytest.mark.slow
 def test_keys_of_tombstones_statements_and_look_alikes(project: Project) -> None:
     source = "name: shop\nformat: debezium\nkeys: {db.person: [id]}\n"
     source += "files: {path: 'landing/*.jsonl', framing: kcat}\n"

@@ -23,12 +23,11 @@ from ingest.fold.fold import (
     Origin,
     State,
     Step,
-    beside_truncate,
     fold,
     steps,
-    voided,
 )
 from ingest.fold.lateness import History, LatenessBounds, classify, classify_versions
+from ingest.fold.truncates import Truncates
 from ingest.position import Pos, reaches
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import typed_columns
@@ -80,6 +79,8 @@ def judge_rows(
     where deletes are `soft` what lies below one still counts.
     """
 
+    all_truncates = Truncates.of(truncates)
+
     def results(events: list[dict[str, Any]]) -> Rows:
         changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
         yield from _unfit(events)
@@ -89,7 +90,7 @@ def judge_rows(
         marked, of_another = bool(events[0]["marked"]), bool(events[0]["of_another"])
         verdict = classify(changes, stored, bounds, marked=marked, of_another=of_another)
         if any(
-            beside_truncate(change, truncates) or (soft and voided(change, truncates))
+            all_truncates.stand_beside(change) or (soft and all_truncates.void(change))
             for change in changes
         ):
             verdict = verdict._replace(late=True)
@@ -124,6 +125,8 @@ def judge_versions(
     holds may have been applied before, and not been recorded.
     """
 
+    all_truncates = Truncates.of(truncates)
+
     def results(events: list[dict[str, Any]]) -> Rows:
         changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
         yield from _unfit(events)
@@ -141,7 +144,7 @@ def judge_versions(
             newest,
             opened=opened is not None and not ends,
             ended=again and newest is not None and opened is None,
-            truncates=truncates,
+            truncates=all_truncates,
         )
         verdict = classify_versions(changes, stored, bounds)
         if verdict.late:
@@ -165,8 +168,11 @@ def fold_history(
     `truncates` are those of the source tables concerned; they reach every component.
     """
 
+    all_truncates = Truncates.of(truncates)
+
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [*truncates, *(change_of(event, by_arrival=by_arrival) for event in events)]
+        changes = [change_of(event, by_arrival=by_arrival) for event in events]
+        changes += all_truncates.next_after(changes)
         if not versions:
             yield from _states(fold(changes, soft=soft))
             return

@@ -34,8 +34,6 @@ from ingest.position import (
     Pos,
     delete_half,
     own_stream,
-    reaches,
-    tied,
 )
 
 Key = tuple[str, ...]
@@ -153,28 +151,6 @@ def in_halves(changes: Sequence[Change]) -> list[Change]:
 
 def _names_old_key(change: Change) -> bool:
     return change.op == "insert" and change.key_before is not None and not change.by_arrival
-
-
-def voided(change: Change, truncates: Iterable[Change]) -> bool:
-    """Whether a truncate of the change's source table lies above it.
-
-    By arrival one of a Kafka partition reaches only what came in its own (17).
-    """
-    return any(
-        change.table == truncate.table
-        and reaches(truncate.pos, change.pos, by_arrival=truncate.by_arrival)
-        for truncate in truncates
-    )
-
-
-def beside_truncate(change: Change, truncates: Iterable[Change]) -> bool:
-    """Whether a truncate of the change's source table stands at its very place in the source's log:
-    a copy of the change may stand on the other side of it."""
-    return any(
-        change.table == truncate.table
-        and tied(change.pos, truncate.pos, by_arrival=truncate.by_arrival)
-        for truncate in truncates
-    )
 
 
 def fold(changes: Iterable[Change], *, soft: bool = False, base: bool = False) -> Folded:

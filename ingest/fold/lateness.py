@@ -39,7 +39,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ingest.fold.fold import Change, beside_truncate, identity, voided
+from ingest.fold.fold import Change, identity
+from ingest.fold.truncates import Truncates
 from ingest.position import HALF, SOURCE_PART, Pos, may_follow
 
 
@@ -109,13 +110,13 @@ class History(NamedTuple):
 
     `newest`: the position at which the newest version began. `opened`: a version is open. `ended`:
     there are versions but none is open, and it cannot be ruled out that this very batch was applied
-    before and ended the last of them. `truncates`: all truncates of the source table.
+    before and ended the last of them. `truncates`: all of the source table.
     """
 
     newest: Pos | None
     opened: bool
     ended: bool
-    truncates: Sequence[Change]
+    truncates: Truncates
 
 
 class VersionsVerdict(NamedTuple):
@@ -140,11 +141,11 @@ def classify_versions(
     late = (
         any(changes_key(event) for event in ordered)
         or tied(ordered)
-        or any(voided(event, stored.truncates) for event in ordered)
+        or any(stored.truncates.void(event) for event in ordered)
         or any(_at_or_below(event, stored.newest) for event in newer)
         or (not stored.opened and baseless(ordered))
         or (partial and any(event.op == "delete" for event in ordered))
-        or any(beside_truncate(event, stored.truncates) for event in ordered)
+        or any(stored.truncates.stand_beside(event) for event in ordered)
         # Applied once before, such an event may have changed nothing and begun no version. Now that
         # the last one has ended it would begin one, in the middle of what is already past; or the
         # event is the first to end it, which the others of the batch have done since.

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.fold.fold import Change, State, fold, voided
+from ingest.fold.fold import Change, State, fold
 from ingest.fold.key_groups import key_groups
 from ingest.fold.lateness import LatenessBounds, classify
+from ingest.fold.truncates import Truncates
 from ingest.position import Pos
 from tests.fold.test_fold import arrived, change, halved
 from tests.support.databases import Database, delivered
@@ -43,7 +44,9 @@ class Gold:
         earlier = list(self.history)
         self.history += batch
         truncates = [c for c in self.history if c.op == "truncate"]
-        live = [c for c in batch if c.op != "truncate" and (self.soft or not voided(c, truncates))]
+        all_truncates = Truncates.of(truncates)
+        live = [c for c in batch if c.op != "truncate"]
+        live = [c for c in live if self.soft or not all_truncates.void(c)]
         new_truncates = [c for c in batch if c.op == "truncate"]
         by_key: dict[Key, list[Change]] = {}
         for event in live:
@@ -67,7 +70,7 @@ class Gold:
                 for c in earlier
                 if c.op == "delete" or (c.key != c.key_before and c.key_before) or c.partial
             )
-            void = any(voided(event, truncates) for event in events)
+            void = any(all_truncates.void(event) for event in events)
             if verdict.late or void or (verdict.doubtful and named):
                 late |= {name for e in events for name in (e.key, e.key_before) if name}
             else:

@@ -16,6 +16,7 @@ from ingest.fold.arrow import end_of, ends_version
 from ingest.fold.fold import Change, Key, State, Step, steps
 from ingest.fold.key_groups import key_groups
 from ingest.fold.lateness import History, LatenessBounds, classify_versions
+from ingest.fold.truncates import Truncates
 from ingest.position import Pos
 from tests.fold.test_fold import change
 from tests.fold.test_lateness import _batches
@@ -100,7 +101,9 @@ class Target:
             ]
             opens = opened is not None and not ends
             ended = again and newest is not None and opened is None
-            stored_now = History(newest, opened=opens, ended=ended, truncates=truncates)
+            stored_now = History(
+                newest, opened=opens, ended=ended, truncates=Truncates.of(truncates)
+            )
             judged = classify_versions(of_key, stored_now, remembered)
             overtaken = any(
                 key in (c.key, c.key_before) and c.pos > judged.lowest and c.op != "truncate"

@@ -34,7 +34,7 @@ def transactions(
   min(event_time) FILTER (WHERE op = 'begin') AS begin_time,
   min(event_time) FILTER (WHERE op IN ('commit', 'rollback')) AS end_time,
   bool_or(op = 'commit') AS committed, bool_or(op = 'rollback') AS rolled_back,
-  CAST(max(after['event_count']) FILTER (WHERE op = 'commit') AS bigint) AS expected,
+  max(CAST(after['event_count'] AS bigint)) FILTER (WHERE op = 'commit') AS expected,
   count(DISTINCT CASE WHEN kind = 'change' THEN {change} END) AS events,
   array_sort(collect_set(CASE WHEN kind = 'change'
     THEN concat_ws('.', db, schema, table) END)) AS tables,

@@ -89,7 +89,9 @@ def late_keys(
     prior = None
     if doubtful.num_rows or (found and based(batch)):
         prior = _find_prior_images(
-            *(frames, batch, below),
+            frames,
+            batch,
+            below,
             doubts=_positions(doubtful),
             overtaking=overtaking if doubtful.num_rows else "false",
         )

@@ -42,7 +42,9 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     rows = latest(batch.projection, batch.changes(), sets=batch.sets, image=batch.image)
     with surprises():
         counts = _merge(
-            *(frames, batch, f"({rows})"),
+            frames,
+            batch,
+            f"({rows})",
             exact=False,
             sparing=bool(batch.total("no_ops")),
             truncates=merged_truncates(batch),
@@ -71,7 +73,9 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     if states or batch.new_truncates:
         rows = union_all(states) or _none(frames, batch)
         counts += _merge(
-            *(frames, batch, f"({rows})"),
+            frames,
+            batch,
+            f"({rows})",
             exact=True,
             # Late changes mostly lose: what is folded again is often as it was.
             sparing=bool(batch.total("no_ops") or late.keys),

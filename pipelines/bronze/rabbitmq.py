@@ -37,7 +37,9 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     client = _client(declared)
     _held(source, client)
     return queues.append(
-        *(warehouse, source, client),
+        warehouse,
+        source,
+        client,
         starting=_starting(declared),
         lost=declared.lost,
         stop=stop,

@@ -51,7 +51,9 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     brokers = _numbered(warehouse, source, {queue.broker for queue in found})
     client = Topics(cluster, declared.topics, declared.tags or (), declared.group, brokers)
     return queues.append(
-        *(warehouse, source, client),
+        warehouse,
+        source,
+        client,
         starting=declared.starting_offsets,
         lost=declared.lost,
         stop=stop,

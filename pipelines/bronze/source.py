@@ -32,7 +32,10 @@ def ingest_source(warehouse: Warehouse, source: Source, *, stop: Stop = never) -
     with lease(warehouse, f"bronze/{source.name}"):
         folder = warehouse.checkpoint("bronze", source.name)
         checkpoint = TableCheckpoint(
-            *(folder, source.name, "bronze", "messages"),
+            folder,
+            source.name,
+            "bronze",
+            "messages",
             given=lambda: {**stream_given(folder), **last_given(f"{folder}/files")},
         )
         check_same_moment(warehouse, checkpoint)

@@ -90,7 +90,8 @@ def _versions() -> str:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    *("-V", "--version"),
+    "-V",
+    "--version",
     is_flag=True,
     is_eager=True,
     expose_value=False,

@@ -161,7 +161,7 @@ def patient(verb: Callable[..., Any]) -> Callable[..., Any]:
     seconds = click.FloatRange(min=0)
     for option in (
         click.option(
-            *("--max-wait",),
+            "--max-wait",
             type=seconds,
             metavar="SECONDS",
             help="Wait so long for another run, then end with 75. [default: until it ends]",
@@ -176,7 +176,8 @@ def patient(verb: Callable[..., Any]) -> Callable[..., Any]:
 def detailed(verb: Callable[..., Any]) -> Callable[..., Any]:
     """What a verb that shows a screen leaves out otherwise."""
     return click.option(
-        *("-v", "--verbose"),
+        "-v",
+        "--verbose",
         is_flag=True,
         expose_value=False,
         callback=_keep,

@@ -93,7 +93,9 @@ def with_backlog(
     stats, types = list(pending.stats), dict(pending.types)
     for above, tables in together.items():
         older = pending_changes(
-            *(ledger.warehouse, ledger.source, above),
+            ledger.warehouse,
+            ledger.source,
+            above,
             tables=tables,
             until=cursor.batch,
             limit=pending.limit,

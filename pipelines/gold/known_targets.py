@@ -85,7 +85,9 @@ def known_targets(warehouse: Warehouse) -> KnownTargets:
     for entry in entries:
         by_table.setdefault(first_names.get(entry.table, entry.table), []).append(entry)
     fed = fed_targets(
-        *(warehouse.config, source_tables(warehouse), first_names),
+        warehouse.config,
+        source_tables(warehouse),
+        first_names,
         entries_of=lambda first: by_table.get(first, ()),
     )
     fed = _without_parked(warehouse, fed)

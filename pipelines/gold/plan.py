@@ -144,7 +144,9 @@ def histories(
     later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
     pending = pending_changes(
-        *(warehouse, names[0].source, 0),
+        warehouse,
+        names[0].source,
+        0,
         tables=names,
         until=extent.last,
         only=extent.let_in(names),

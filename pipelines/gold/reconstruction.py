@@ -180,7 +180,9 @@ class Reconstruction:
             return gold_types_before(self.warehouse, entry) if entry.pos is not None else {}
 
         return todays_columns(
-            *(self.route, wanted, self.entries),
+            self.route,
+            wanted,
+            self.entries,
             held=held,
             lineages=lineages,
             keys=keys,

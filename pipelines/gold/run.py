@@ -321,7 +321,9 @@ def _target_batches(
             errors.setdefault(target, clash.why(table))
     return {
         target: _target_batch(
-            *(ledger, cursor, coming),
+            ledger,
+            cursor,
+            coming,
             route=routed[of_target[0]],
             stats={t: [s for s in pending.stats if s.table == t and s.changes] for t in of_target},
             error=errors.get(target),

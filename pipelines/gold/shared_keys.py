@@ -45,7 +45,8 @@ def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
         return row
     extent = Extent.applied(row, ledger.closed_names())
     found = histories(
-        *(warehouse, routes),
+        warehouse,
+        routes,
         first_names=first_names,
         lineage=ledger.lineage,
         extent=extent,

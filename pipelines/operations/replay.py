@@ -135,7 +135,7 @@ def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
     rows = rows.select([column.name for column in SILVER])
     if source.splits_updates:
         pairs = completed_pairs(
-            *(warehouse, source, batch), counts=count(rows), to=batch + 1, coming=rows
+            warehouse, source, batch, counts=count(rows), to=batch + 1, coming=rows
         )
         if pairs is not None and not pairs.isEmpty():
             rows, last = rows.unionByName(pairs), batch + 1

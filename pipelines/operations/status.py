@@ -64,7 +64,9 @@ def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
     messages = _messages(warehouse)
     lag = undecoded(warehouse, messages)
     rejects = _counts(
-        *(warehouse, "silver", "cdc"),
+        warehouse,
+        "silver",
+        "cdc",
         counted=lambda silver: counts.open_decode_rejects(
             silver,
             table_of(warehouse) if warehouse.exists("gold", "_rejects") else None,
@@ -75,7 +77,7 @@ def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
         [name for name, source in warehouse.config.sources.items() if placed_by_timestamp(source)],
     )
     gaps = _counts(
-        *(warehouse, "silver", "cdc"), counted=lambda silver: counts.by_source(silver, counts.GAP)
+        warehouse, "silver", "cdc", counted=lambda silver: counts.by_source(silver, counts.GAP)
     )
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
 
@@ -109,13 +111,15 @@ def undecoded(warehouse: Warehouse, messages: dict[str, int] | None = None) -> d
     # Every message has a row 0, a joined pair of halves a second one: so offsets are counted.
     # Bronze's are among them, since retention takes messages away once they are decoded.
     known = _counts(
-        *(warehouse, "silver", "cdc"), counted=lambda silver: counts.messages_known([silver])
+        warehouse, "silver", "cdc", counted=lambda silver: counts.messages_known([silver])
     )
     if not known:
         return messages
     bronze = warehouse.name("bronze", "messages")
     reached = _counts(
-        *(warehouse, "silver", "cdc"),
+        warehouse,
+        "silver",
+        "cdc",
         counted=lambda silver: counts.messages_known([silver, bronze]),
     )
     return {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
@@ -126,7 +130,7 @@ def _stepped_back(warehouse: Warehouse, sources: Collection[str]) -> dict[str, i
     if not sources:
         return {}
     return _counts(
-        *(warehouse, "silver", "cdc"), counted=lambda silver: counts.stepped_back(silver, sources)
+        warehouse, "silver", "cdc", counted=lambda silver: counts.stepped_back(silver, sources)
     )
 
 

@@ -353,7 +353,9 @@ class TableLog:
         """See LeaseLog."""
         warehouse = self._warehouse
         warehouse.create(
-            *(self._layer, "_leases", _COLUMNS),
+            self._layer,
+            "_leases",
+            _COLUMNS,
             # Who takes one lease is in nobody's way who takes another.
             partitioned_by=["lease"],
             properties={"delta.isolationLevel": "Serializable"},

@@ -148,8 +148,12 @@ def _met(narrow: DataFrame) -> list[_Met]:
         narrow.withColumn("before", before)
         .groupBy(*_PARTITION)
         .agg(
-            *(F.min("offset"), F.max("offset"), F.min_by("ms", "offset"), F.max("ms")),
-            *(F.count_if(F.col("ms") < F.col("before")), F.count(F.lit(1))),
+            F.min("offset"),
+            F.max("offset"),
+            F.min_by("ms", "offset"),
+            F.max("ms"),
+            F.count_if(F.col("ms") < F.col("before")),
+            F.count(F.lit(1)),
         )
     )
     return [_Met(*row) for row in rows(frame)]

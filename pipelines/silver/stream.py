@@ -206,7 +206,7 @@ class _Batches:
         if once[1] == self.unfinished and warehouse.append_note("silver", "cdc", once) is not None:
             return
         pairs = join_split_updates(
-            *(warehouse, self.source, appended), counts=counts, once=once, to=self.last + 1
+            warehouse, self.source, appended, counts=counts, once=once, to=self.last + 1
         )
         self.last += bool(pairs)
         self.written.append(Counts(rows=pairs))

@@ -258,7 +258,9 @@ def test_history_has_each_change_once_in_order(project: Project) -> None:
         # Delivered a second time at offset 3.
         change(
             project,
-            *(1, T0, 2),
+            1,
+            T0,
+            2,
             op="update",
             price="1.20",
             key_before=one,
@@ -268,7 +270,9 @@ def test_history_has_each_change_once_in_order(project: Project) -> None:
         change(project, 2, T0, 3, id=2, name="cup", price="4.00", key={"id": "2"}, after=CUP),
         change(
             project,
-            *(4, T0 + 1000, 4),
+            4,
+            T0 + 1000,
+            4,
             op="update",
             id=9,
             key={"id": "9"},
@@ -278,7 +282,9 @@ def test_history_has_each_change_once_in_order(project: Project) -> None:
         ),
         change(
             project,
-            *(5, T0 + 2000, 5),
+            5,
+            T0 + 2000,
+            5,
             op="delete",
             id=2,
             name="cup",

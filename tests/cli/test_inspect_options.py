@@ -51,8 +51,17 @@ def test_all_that_a_source_may_say_is_taken(project: Project) -> None:
     types = "shop.items: {made: timestamp}"
     row = inspected(
         project,
-        *(*given, "--default-table", "items", "--keys", "shop.items: [id]", "--columns", types),
-        *("--time-zone", "+08:00", "--option", "sequence_unit=milliseconds"),
+        *given,
+        "--default-table",
+        "items",
+        "--keys",
+        "shop.items: [id]",
+        "--columns",
+        types,
+        "--time-zone",
+        "+08:00",
+        "--option",
+        "sequence_unit=milliseconds",
     )
     assert (row["db"], row["schema"], row["table"]) == ("shop", "main", "items")
     assert (row["key"], row["after"]["made"]) == ({"id": "1"}, "2024-01-01T19:04:05Z")

@@ -127,7 +127,9 @@ def test_it_waits_for_a_time_or_a_number_of_changes(
             f"{number:02}.jsonl",
             [
                 canal(
-                    *(table, "INSERT", item(10 * number + i, name)),
+                    table,
+                    "INSERT",
+                    item(10 * number + i, name),
                     es=1_700_000_000_000 + number,
                     id_=number,
                 )

@@ -110,7 +110,10 @@ def test_what_was_published_is_set_aside_for_nobody(spark: SparkSession, tmp_pat
         [end],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         **{"keys": ["id"], "from": ["merge.t_*"]},
         columns={"id": "int", "x": "string", "y": "string"},
     ).publishing_transactions()
@@ -134,7 +137,10 @@ def test_a_key_that_was_freed_before_a_kill(
         [change(b, "c", 8, {"id": 8, "x": "more"})],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         **{"keys": ["id"], "from": ["merge.t_*"]},
         columns={"id": "int", "x": "string"},
     )
@@ -159,7 +165,10 @@ def test_an_append_target_grows_though_a_run_was_killed(
         [change("t", "c", 2, {"id": 2, "x": 3_000_000_000})],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         stored_as_scd_type="append",
         source={"columns": {"merge.t": {"id": "int", "x": "int"}}},
     )
@@ -190,7 +199,10 @@ def test_what_waits_says_what_it_waits_for_now(spark: SparkSession, tmp_path: Pa
         ],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         columns={"id": "int", "n": "string", "m": "int", "y": "string"},
         source={"keys": {"merge.t": ["id"]}},
     )
@@ -218,7 +230,10 @@ def test_what_had_no_key_waits_for_what_it_lacks_with_one(
         [change(a, "d", 5, None) | {"before": {"id": 1, "x": "a", "y": "a"}}],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         **{"from": ["merge.t_*"]},
         stored_as_scd_type=2,
         columns={"id": "int", "x": "string", "y": "string"},
@@ -243,7 +258,10 @@ def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) ->
         [change(a, "u", 5, {"id": 5, "x": "late"})],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         **{"keys": ["id"], "from": ["merge.t_*"]},
         columns={"id": "int", "x": "string"},
     )
@@ -265,7 +283,10 @@ def test_what_is_dismissed_stays_aside_though_it_fits_at_last(
         [change("t", "c", 3, {"id": 2, "n": 9_999_999_999})],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         columns={"id": "int", "n": "int"},
         source={"keys": {"merge.t": ["id"]}},
     )
@@ -289,7 +310,10 @@ def test_a_key_belongs_at_each_moment_to_who_had_it_then(
         [change("t_a", "d", 5, None) | {"before": {"id": 1, "x": "a"}}],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         **{"keys": ["id"], "from": ["merge.t_*"]},
         columns={"id": "int", "x": "string"},
     )
@@ -317,7 +341,10 @@ def test_a_key_that_one_table_gave_up_and_another_took_before_a_kill(
         change("t_b", "c", 6, {"id": 1, "x": "b", "y": "b"}),
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", [[change("t_b", "c", 1, {"id": 6, "x": "s", "y": "s"})], batch]),
+        spark,
+        tmp_path,
+        "t",
+        [[change("t_b", "c", 1, {"id": 6, "x": "s", "y": "s"})], batch],
         **{"keys": ["id"], "from": ["merge.t_*"]},
         columns={"id": "int", "x": "string", "y": "string"},
     )
@@ -344,7 +371,10 @@ def test_a_target_made_anew_knows_where_its_history_was_trimmed(
         [late],
     ]
     lab = Lab.of(
-        *(spark, tmp_path, "t", batches),
+        spark,
+        tmp_path,
+        "t",
+        batches,
         columns={"id": "int", "x": "string", "y": "string"},
         source={"keys": {"merge.t": ["id"]}},
     )

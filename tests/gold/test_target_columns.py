@@ -82,7 +82,9 @@ def test_a_change_of_type_that_was_not_let_in(
         effects=(AlterColumnType("n", "bigint", in_place=False),),
     )
     found = todays_columns(
-        *(way, {"id": "int", "n": "bigint"}, [entry]),
+        way,
+        {"id": "int", "n": "bigint"},
+        [entry],
         held={"id": "int", "n": held},
         lineages={},
         keys=["id"],
@@ -114,7 +116,9 @@ def test_a_name_that_another_column_has_by_now(
         for at, effect in ((7, DropColumn("N")), (8, AddColumn("n", "string")))
     ]
     found = todays_columns(
-        *(way, {"id": "int", "n": "string"}, entries),
+        way,
+        {"id": "int", "n": "string"},
+        entries,
         held={"id": "int", "n": held} if held is not None else {},
         lineages={},
         keys=["id"],

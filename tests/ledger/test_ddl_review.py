@@ -867,7 +867,9 @@ def messages(table: str, number: int, case: Case) -> Iterator[tuple[int, int, An
             row = {k: None if v is None else str(v) for k, v in what["row"].items()}
             types = {k: (what["types"] or {}).get(k) or BASE.get(k, INT) for k in row}
             sent = canal(
-                *(of, what["type"], row),
+                of,
+                what["type"],
+                row,
                 es=T0 + 1000 * es,
                 id_=offset,
                 old=what.get("old", {}) if what["type"] == "UPDATE" else None,

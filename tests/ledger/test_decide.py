@@ -41,7 +41,8 @@ def entry(id_: str, *pos: int, **given: Any) -> Entry:
 
 def change(risk: str, effects: Any = ADD, *, proposed: Any = ADD, said: bool = True) -> Entry:
     return entry(
-        *("e", 5),
+        "e",
+        5,
         risk=risk,
         kind="drop_column" if effects == DROP else "add_column",
         effects=effects,

@@ -216,7 +216,10 @@ def test_events_are_typed_again(
     )
     land(
         project,
-        *("1", item(1, "1.25", 1), item(2, "1234.5", 2), item(1, "few", 3)),
+        "1",
+        item(1, "1.25", 1),
+        item(2, "1234.5", 2),
+        item(1, "few", 3),
         item(1, "7", 4, table="note"),
     )
     assert project.ingest("run").code == 0

@@ -30,12 +30,16 @@ BATCHES = (
     [
         # Late: the row was deleted above it.
         canal(
-            *("item", "UPDATE", {"id": "2", "name": "mug", "price": "4.00"}),
+            "item",
+            "UPDATE",
+            {"id": "2", "name": "mug", "price": "4.00"},
             **{"es": 1005, "id_": 1, "old": {"name": "cup"}},
         ),
         canal_ddl("item", "ALTER TABLE item ADD COLUMN stock int", es=2000, id_=2),
         canal(
-            *("item", "UPDATE", {"id": "1", "name": "pen", "price": "1.75", "stock": "8"}),
+            "item",
+            "UPDATE",
+            {"id": "1", "name": "pen", "price": "1.75", "stock": "8"},
             **{"es": 2001, "id_": 2, "old": {"price": "1.50", "stock": None}, "types": MORE},
         ),
     ],

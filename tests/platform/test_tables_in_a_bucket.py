@@ -43,8 +43,14 @@ def test_every_verb_works_on_tables_of_a_bucket(
         project.write("spark-defaults.conf", defaults)
         done = commands(
             project,
-            *(("run",), query, ("run",), ("reconcile", "shop_item")),
-            *(("rebuild", "shop_item", "--yes"), ("maintain",), query, told),
+            ("run",),
+            query,
+            ("run",),
+            ("reconcile", "shop_item"),
+            ("rebuild", "shop_item", "--yes"),
+            ("maintain",),
+            query,
+            told,
             statements=[
                 f"CREATE SCHEMA {SCHEMAS[layer]} LOCATION 's3a://lake/{layer}'" for layer in LAYERS
             ],

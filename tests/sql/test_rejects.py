@@ -23,7 +23,7 @@ QUERIES = {
     "not_among": f"SELECT {rows.not_among(CLAIMED, silver='silver.cdc', source='lab')}",
     "targets_with": rows.targets_with("gold._rejects", source="lab", code="null_key"),
     "page_of": rows.page_of(
-        *("gold._rejects",),
+        "gold._rejects",
         source="lab",
         target="t",
         code=None,
@@ -60,7 +60,7 @@ QUERIES = {
     ),
     "noted_at": left_out.noted_at("gold._rejects", source="lab", target="t", at="now()"),
     "resolve": left_out.resolve(
-        *("gold._rejects",), source="lab", target="t", noted_at="x", now="y", but=("null_key",)
+        "gold._rejects", source="lab", target="t", noted_at="x", now="y", but=("null_key",)
     ),
     "counted": left_out.counted(ROWS, "gold._rejects"),
     "typed_again": retyped.typed_again(PROJECTION, EVENTS, CLAIMED, rejects=True),

@@ -41,7 +41,8 @@ MOVED = transactions.transactions("silver.cdc", change="value_hash", above=3)
 VIEW = view.of_source(
     [
         view.changes_of(
-            *("silver.cdc", [TABLE]),
+            "silver.cdc",
+            [TABLE],
             lineage=(),
             renames=(),
             masks={},

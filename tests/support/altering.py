@@ -129,7 +129,9 @@ class Altering:
         number = len(self.messages) + 1
         self.messages.append(
             canal(
-                *(self.name, type_, _texts(row)),
+                self.name,
+                type_,
+                _texts(row),
                 **{"es": T0 + 1000 * number, "id_": number, "types": dict(self.columns)},
                 old=None if old is None else _texts(old),
             )

@@ -83,27 +83,33 @@ def _day(number: int) -> date:
 
 KEY_KINDS: Mapping[str, KeyKind] = {
     "int": KeyKind(
-        *("int", "int(5) unsigned zerofill", lambda n: n),
+        "int",
+        "int(5) unsigned zerofill",
+        lambda n: n,
         lambda n: (str(n), f"{n:05d}", f"+{n}", f"0{n}"),
     ),
     "bigint": KeyKind(
-        *("bigint", "varchar(30)", lambda n: 2**40 + n),
+        "bigint",
+        "varchar(30)",
+        lambda n: 2**40 + n,
         lambda n: (str(2**40 + n), f"0{2**40 + n}", f"+{2**40 + n}"),
     ),
     "decimal": KeyKind(
-        *(
-            "decimal(12,2)",
-            "decimal(12,2)",
-            lambda n: Decimal(n).scaleb(-1).quantize(Decimal("1.00")),
-        ),
+        "decimal(12,2)",
+        "decimal(12,2)",
+        lambda n: Decimal(n).scaleb(-1).quantize(Decimal("1.00")),
         lambda n: (f"{n / 10:.1f}", f"{n / 10:.2f}", f"0{n / 10:.1f}", f"{n}e-1"),
     ),
     "string": KeyKind(
-        *("string", "varchar(90)", lambda n: _text_key(n)),
+        "string",
+        "varchar(90)",
+        lambda n: _text_key(n),
         lambda n: (_text_key(n),),
     ),
     "date": KeyKind(
-        *("date", "varchar(20)", _day),
+        "date",
+        "varchar(20)",
+        _day,
         lambda n: (str(_day(n)), f"{_day(n).year}-{_day(n).month}-{_day(n).day}"),
     ),
     "timestamp": KeyKind("timestamp", "varchar(40)", _instant, _instants),

@@ -273,8 +273,16 @@ def _certificates(folder: Path) -> str:
     (folder / "names").write_text("subjectAltName=DNS:localhost")
     signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2")
     run(
-        *("openssl", "x509", "-req", "-in", "broker.csr", *signed),
-        *("-extfile", "names", "-out", "broker.crt"),
+        "openssl",
+        "x509",
+        "-req",
+        "-in",
+        "broker.csr",
+        *signed,
+        "-extfile",
+        "names",
+        "-out",
+        "broker.crt",
     )
     pem = (folder / "broker.key").read_text() + (folder / "broker.crt").read_text()
     (folder / "broker.pem").write_text(pem)

@@ -72,7 +72,9 @@ class State(NamedTuple):
 
     `keeps`: columns that `row` lacks keep what is stored. `insertable`: the row can be
     inserted where none is stored. `pos`, `event_time` and `table` are those of the last change that
-    applied; `deleted_at` is the time of a soft delete (0 where the change has none).
+    applied; `deleted_at` is the time of a soft delete (0 where the change has none). `moved_by` is
+    the transaction that moved the row to this key, while it may hold it beside another one (39);
+    None for one that was there.
     """
 
     row: Row | None

@@ -11,8 +11,8 @@ MESSAGE = ("epoch", "topic", "partition", "offset")
 """The columns that name a message of a source."""
 DELIVERY = (*MESSAGE, "row")
 """The columns that name one row of a message: what was delivered."""
-DELIVERY_TYPES = "epoch bigint, topic string, `partition` int, offset bigint, `row` int"
-MESSAGE_TYPES = DELIVERY_TYPES.rpartition(",")[0]
+MESSAGE_TYPES = "epoch bigint, topic string, `partition` int, offset bigint"
+DELIVERY_TYPES = f"{MESSAGE_TYPES}, `row` int"
 
 
 def listed(alias: str = "", names: Sequence[str] = DELIVERY) -> str:

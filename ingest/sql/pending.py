@@ -67,9 +67,9 @@ def statistics(silver: str, where: str, *, part: str, images: int, tenants: Coll
     """
     groups = f"{_TABLE}, part, schema_id, kind, op, format"
     return query(
-        pending=f"SELECT *, {_of_images(tenants)} FROM {silver} "
+        pending=f"SELECT *, {part} AS part, {_of_images(tenants)} FROM {silver} "
         f"WHERE {where} AND kind IN ('change', 'ddl', 'schema')",
-        grouped=f"""SELECT {groups.replace("part", f"{part} AS part", 1)},
+        grouped=f"""SELECT {groups},
   count(1) AS rows, min(batch) AS first, max(batch) AS last, min(pos) AS lowest,
   max(pos) AS highest, max(struct(batch, pos)) AS newest_row, collect_set(tenant) AS tenants,
   count_if(after_image = 'partial') AS partials, count_if(changes_key) AS key_changes,

@@ -213,7 +213,7 @@ def _check_values(
             )
 
 
-def _set_key(warehouse: Warehouse, route: Route, wanted: list[str]) -> None:
+def _set_key(warehouse: Warehouse, route: Route, wanted: Sequence[str]) -> None:
     """Make the `wanted` columns the target's key, beside its shard column.
 
     Raises TableError where the target lacks one of them.
@@ -221,7 +221,7 @@ def _set_key(warehouse: Warehouse, route: Route, wanted: list[str]) -> None:
     target = warehouse.name("gold", route.target)
     spelling = {name.lower(): name for name in columns_of(warehouse, route.target) or {}}
     if route.shard_column and route.shard_column.lower() not in map(str.lower, wanted):
-        wanted.append(route.shard_column)
+        wanted = [*wanted, route.shard_column]
     lacking = [name for name in wanted if name.lower() not in spelling]
     if lacking:
         raise TableError(

@@ -87,28 +87,27 @@ def rows(projection: Projection, steps: str, *, sets: Sequence[str] | None = Non
     given = projection.columns if sets is None else sets
     slots = projection.slots
     lacking = [slots[name] for name in projection.columns if name not in (*given, *projection.keys)]
-    plain = ", ".join([*keys, "_gone", "_pos", "_event_time", "_source_table", "_open", "_clock"])
+    plain = [*keys, "_gone", "_event_time", "_source_table", "_open", "_clock"]
     ours = [slots[name] for name in projection.columns if name not in projection.keys]
     filled = steps
     if lacking:
         kept = f"bool_or(_gone) OVER {window}"
         values = "".join(f", IF({kept}, NULL, _open.{name}) AS {name}" for name in lacking)
         filled = f"SELECT *{values} FROM ({steps})"
-    listed = f"{plain}{''.join(f', {name}' for name in ours)}"
+    listed = ", ".join([*plain, *ours])
     pos = "_pos"
     if sets is not None and not projection.by_arrival:
         same = f"{source_part('_last')} = {source_part('_pos')}"
         tie = f"{same} AND {message_of('_last')} <> {message_of('_pos')}"
         pos = f"IF(coalesce({tie}, false), raise_error({sql_text(SURPRISE)}), _pos)"
-    listed_checked = listed.replace(" _pos,", f" {pos} AS _pos,", 1)
     values = f"struct({', '.join(ours)})" if ours else "true"
     out = ", ".join([*keys, *ours, "_source_table", "_event_time", "_act"])
     return query(
         filled=filled,
-        ordered=f"""SELECT {listed},
+        ordered=f"""SELECT {listed}, _pos,
   lag(struct(_gone AS gone, {values} AS row)) OVER {window} AS _before,
   lag(_pos) OVER {window} AS _last FROM filled""",
-        untied=f"SELECT {listed_checked}, _before FROM ordered",
+        untied=f"SELECT {listed}, {pos} AS _pos, _before FROM ordered",
         changed=f"""SELECT *, row_number() OVER {window} AS _n,
   greatest(_clock, max(_event_time) OVER {window}) AS _from
 FROM untied WHERE {_changes_row(values, ours)}""",

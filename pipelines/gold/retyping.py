@@ -82,21 +82,38 @@ def replay_misfits(ledger: Ledger, route: Route) -> int:
         return 0
 
     def replayed(code: str) -> int:
-        parts = opened(ledger.warehouse, ledger.source, route.target, code=code)
-        return sum(replay_target(ledger, part, attempt=False) for part in parts)
+        return replay_target(ledger, route.target, code=code, attempt=False).resolved
 
     fit = sum(map(replayed, sorted(_OF_COLUMNS)))
     # What fits now may be the base that a partial image waits for.
     return fit + (replayed(Code.NO_BASE_IMAGE.value) if fit else 0)
 
 
-def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool) -> int:
-    """Type these open rejects of one target again; how many are resolved.
+class Tried(NamedTuple):
+    """How many open rejects were typed again, how many of them are resolved, and whether the target
+    was made anew for them."""
+
+    tried: int = 0
+    resolved: int = 0
+    made_anew: bool = False
+
+
+def replay_target(ledger: Ledger, target: str, *, code: str | None, attempt: bool) -> Tried:
+    """Type the open rejects of a target again, those with a code where one is given.
 
     `attempt` counts those that fail again.
     """
-    if not chosen:
-        return 0
+    done = Tried()
+    for part in opened(ledger.warehouse, ledger.source, target, code=code):
+        # Made anew once, it has what fits of all of them.
+        found = _replay(ledger, part, attempt=attempt, made_anew=done.made_anew)
+        done = Tried(done.tried + len(part), done.resolved + found.resolved, found.made_anew)
+    return done
+
+
+def _replay(
+    ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool, made_anew: bool
+) -> Tried:
     warehouse = ledger.warehouse
     target = chosen[0]["target"]
     routes = {
@@ -109,7 +126,7 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     verdicts: Verdicts = {}
     if contract is not None and not contract.keeps.latest:
         for route in list(routes.values())[:1]:
-            verdicts = _whole_again(ledger, route, chosen)
+            verdicts, made_anew = _whole_again(ledger, route, chosen, made_anew=made_anew)
     else:
         for table, route in routes.items():
             batch = all_of(ledger, route, table)
@@ -131,7 +148,7 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
             now.append((*same, "open", *why, (row["attempts"] or 0) + attempt))
     if now:
         _change_status(warehouse, now)
-    return resolved
+    return Tried(len(chosen), resolved, made_anew)
 
 
 def _change_status(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
@@ -168,12 +185,15 @@ def _note(ledger: Ledger, batch: TableBatch, watermarks: Watermarks) -> None:
     record_progress(ledger.warehouse, [noted], ledger.progress_by_target)
 
 
-def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
-    """As `_typed_again`, for a target of versions or images, which is made anew where some fit."""
+def _whole_again(
+    ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]], *, made_anew: bool
+) -> tuple[Verdicts, bool]:
+    """As `_typed_again`, for a target of versions or images, which is made anew where some fit,
+    unless it was; whether it is then."""
     verdicts: Verdicts = {}
     history = applied_history(ledger, route)
     if history is None:
-        return verdicts
+        return verdicts, made_anew
     mine = [row for row in chosen if row["code"] in _OF_COLUMNS | _SETTLED_BY_FOLD]
     of_columns = {origin_of(row) for row in mine if row["code"] in _OF_COLUMNS}
     with history as reconstruction:
@@ -190,12 +210,13 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
                     verdicts[origin] = _BASELESS
             if waiting:
                 _save_last_baseless(ledger, batch, max(waiting.values()))
-        if any(verdicts[origin] is None for origin in of_columns & verdicts.keys()):
+        some_fit = any(verdicts[origin] is None for origin in of_columns & verdicts.keys())
+        if some_fit and not made_anew:
             # Which rejects that settles is noted by who asked.
             note_rewritten(reconstruction, ledger.progress_by_target, {})
             reconstruction.tried(partial(overwrite_rows, reconstruction))
             note_reordered(reconstruction, ledger.progress_by_target)
-    return verdicts
+    return verdicts, made_anew or some_fit
 
 
 def _typed_again(

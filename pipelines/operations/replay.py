@@ -9,6 +9,7 @@ by `pipelines.gold.retyping`.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -195,11 +196,10 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
         if route is not None and progress is not None and made_otherwise(route, progress.contract):
             # It says so itself: nothing is applied to it until it is made anew.
             continue
-        for number, part in enumerate(opened(warehouse, source, target, code=code)):
-            if not number:
-                _grow(ledger, part)
-            tried += len(part)
-            resolved += replay_target(ledger, part, attempt=True)
+        for part in itertools.islice(opened(warehouse, source, target, code=code), 1):
+            _grow(ledger, part)
+        done = replay_target(ledger, target, code=code, attempt=True)
+        tried, resolved = tried + done.tried, resolved + done.resolved
         if route is not None:
             hand_over(ledger, route)
     return Replayed("gold", source, tried, resolved)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.decode.batches import decode
-from pipelines.gold.retyping import replay_target
+from pipelines.gold import retyping
 from tests.support.project import Project, canal
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -203,11 +203,13 @@ def test_events_are_typed_again(
     """Values that did not fit a declared type; few come to the driver at a time, by their bytes."""
     parts: list[int] = []
 
-    def noting(ledger: Any, part: Any, *, attempt: bool) -> int:
-        parts.append(len(part))
-        return replay_target(ledger, part, attempt=attempt)
+    replay_part = retyping._replay
 
-    monkeypatch.setattr("pipelines.operations.replay.replay_target", noting)
+    def noting(ledger: Any, part: Any, **how: bool) -> Any:
+        parts.append(len(part))
+        return replay_part(ledger, part, **how)
+
+    monkeypatch.setattr(retyping, "_replay", noting)
     project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
     tables = "source: shop\ntables:\n  - from: '*'\n"
@@ -288,6 +290,40 @@ def test_a_partial_image_that_fits_at_last_waits_for_its_base(
     assert [(r["id"], r["a"], r["b"]) for r in found] == [(1, "1234.50", 7), (9, "9.00", 9)]
     assert open_(project) == [("gold", 101, "no_base_image", "resolved")]
     spark.catalog.clearCache()
+
+
+def test_a_target_of_images_is_made_anew_once(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many parts its rejects come in."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
+    kept = (
+        "source: shop\ntables: [{{from: '*', stored_as_scd_type: append, columns: {{name: {}}}}}]\n"
+    )
+    project.write("conf/tables/shop.yml", kept.format("'decimal(4,2)'"))
+    land(project, "1", item(1, "1.25", 1), *(item(n, "1234.5", n) for n in range(2, 6)))
+    assert project.ingest("run").code == 0
+    assert len(open_(project)) == 4
+    made: list[str] = []
+    overwrite = retyping.overwrite_rows
+
+    def noting(reconstruction: Any, rows: str) -> None:
+        made.append(reconstruction.target)
+        overwrite(reconstruction, rows)
+
+    monkeypatch.setattr(retyping, "overwrite_rows", noting)
+    monkeypatch.setattr(retyping, "MOST", 2)
+    project.write("conf/tables/shop.yml", kept.format("'decimal(9,2)'"))
+    replay(project)
+    assert [row[3] for row in open_(project)] == ["resolved"] * 4
+    assert made == ["shop_item"]
+    found = project.ingest("sql", "SELECT id FROM gold.shop_item ORDER BY id", "--json").records
+    assert [row["id"] for row in found] == [1, 2, 3, 4, 5]
+    assert project.ingest("reconcile", "shop_item").code == 0
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from pyspark.sql import DataFrame
 
 from ingest.config.modes import TargetContract, mode_of
-from ingest.ddl.changes import AlterColumnType, DropColumn, Lineage, RenameColumn
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    DropColumn,
+    Lineage,
+    RenameColumn,
+    SchemaChange,
+    TableChange,
+)
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, lowered
@@ -331,21 +339,29 @@ def otherwise_since(past: Reconstruction, moment: Moment) -> list[str]:
     """In words, which columns a table as of a moment does not show as they were then, for it has
     the columns of today: those dropped since, and those whose type changed to one that some of
     their values may not fit."""
-    found: dict[str, None] = {}
     now = lowered(past.columns)
-    for entry in past.entries:
-        at = entry.pos
-        if entry.status not in IN_FORCE or at is None:
-            continue
-        if not moment.before(at, micros_of(entry.event_time)):
-            continue
-        for effect in entry.effects:
-            match effect:
-                case DropColumn(name=name) if name.lower() not in now:
-                    found[f"{name} was dropped and is not shown"] = None
-                case AlterColumnType(name=name, in_place=False) if name.lower() in now:
-                    found[f"{name} changed its type: what does not fit it is NULL"] = None
-    return list(found)
+    changes = [
+        effect
+        for entry in past.entries
+        if entry.status in IN_FORCE and entry.pos is not None
+        if moment.before(entry.pos, micros_of(entry.event_time))
+        for effect in entry.effects
+    ]
+    said = (_shown_otherwise(change, now) for change in changes)
+    return list(dict.fromkeys(text for text in said if text is not None))
+
+
+def _shown_otherwise(change: SchemaChange, now: Collection[str]) -> str | None:
+    match change:
+        case DropColumn(name=name):
+            return None if name.lower() in now else f"{name} was dropped and is not shown"
+        case AlterColumnType(name=name, in_place=widened):
+            known = name.lower() in now and not widened
+            return f"{name} changed its type: what does not fit it is NULL" if known else None
+        case AddColumn() | RenameColumn() | TableChange():
+            return None
+        case _:
+            assert_never(change)
 
 
 def types_of_today(feed: Feed) -> list[Sequence[ColumnType]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ingest.config.addresses import wrong_address
+from ingest.addresses import wrong_address
 from ingest.config.cadence import Duration
 from ingest.config.model import Broken, ConfigModel, Text, Whole
 

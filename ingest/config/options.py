@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ingest.config.addresses import wrong_address
+from ingest.addresses import wrong_address
 from ingest.config.mistakes import nearest, shown
 from ingest.config.sources import Source
 from ingest.wire.contract import Format, FormatOptions, Option

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ingest.config.addresses import host_and_port
+from ingest.addresses import host_and_port
 from ingest.config.cadence import Duration
 from ingest.config.mistakes import shown
 from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from ingest.config.addresses import host_and_port
+from ingest.addresses import host_and_port
 from pipelines.platform.sockets import answer_deadline, read_exactly
 
 _VERSION = 473

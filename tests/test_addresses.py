@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingest.config.addresses import host_and_port
+from ingest.addresses import host_and_port
 
 
 @pytest.mark.parametrize(

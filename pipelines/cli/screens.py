@@ -19,7 +19,7 @@ from pipelines.terminal.layout import Column, Kind, Where, without_empty
 
 ID_LETTERS = 8
 """Of an id, at least: so that it stays one's alone as others come."""
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
 class Shown(NamedTuple):
@@ -40,10 +40,16 @@ def show(console: Console, shown: Iterable[Shown], *, nothing: str) -> None:
 
 
 def age(then: datetime, now: datetime) -> str:
-    """How long ago something was, in its largest unit: `3 min`, `2 h`, `41 d`."""
+    """How long ago something was, in its largest unit: `3 min`, `2 h`, `41 d`, from two years on
+    `2 y`."""
     seconds = max(0, int((now - then).total_seconds()))
-    for unit, size in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
-        if seconds >= size:
+    for unit, size, least in (
+        ("y", _YEAR, 2),
+        ("d", _DAY, 1),
+        ("h", _HOUR, 1),
+        ("min", _MINUTE, 1),
+    ):
+        if seconds >= least * size:
             return f"{seconds // size:,} {unit}"
     return f"{seconds} s"
 

@@ -251,7 +251,7 @@ def screen(printed: str) -> str:
     """What a screen shows, but for ids, ages and times of runs, which are others each time, and so
     are the widths of their columns."""
     printed = re.sub(r"(?m)^[0-9a-f]{8,12}\b", "ID", printed)
-    printed = re.sub(r"[\d,]+ d behind", "AGE behind", printed)
+    printed = re.sub(r"[\d,]+ [dy] behind", "AGE behind", printed)
     printed = re.sub(r"(?m)\b\d+\.\d{1,3}(?= *$)", "SECONDS", printed)
     printed = re.sub(r" {2,}", "  ", re.sub(r"─+", "─", printed))
     return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())

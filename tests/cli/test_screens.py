@@ -196,7 +196,15 @@ def test_positions_and_whole_names_are_for_who_asks() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h"), (172_800, "2 d")],
+    [
+        *((-5, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h")),
+        *(
+            (172_800, "2 d"),
+            (729 * 86_400, "729 d"),
+            (730 * 86_400, "2 y"),
+            (3_700 * 86_400, "10 y"),
+        ),
+    ],
 )
 def test_ages(seconds: int, said: str) -> None:
     now = datetime(2024, 3, 5, tzinfo=UTC)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -858,6 +859,14 @@ CASES: dict[str, Case] = {
 BASE = {"id": INT, "a": TEXT, "b": TEXT, "c": INT, "n": INT}
 
 
+SLOW = {
+    *("born_again", "dropped", "ghosted", "images_again", "kept", "kept_too", "narrowed", "oracle"),
+    *("rekeyed", "renamed_key_at_once", "retyped", "turned", "turned_old", "unghosted"),
+}
+"""Cases whose every way through the code others take: left to `make test-long`."""
+EACH = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]
+
+
 def messages(table: str, number: int, case: Case) -> Iterator[tuple[int, int, Any]]:
     """(offset, partition, message) of one round of a case; a DDL goes to four partitions."""
     for place, (es, what) in enumerate(case.rounds[number] if number < len(case.rounds) else ()):
@@ -882,51 +891,63 @@ def messages(table: str, number: int, case: Case) -> Iterator[tuple[int, int, An
                 yield offset, partition, canal_ddl(of, what, es=T0 + 1000 * es, id_=offset)
 
 
-def land(project: Project, number: int) -> None:
+def asked_for(items: Sequence[pytest.Item]) -> dict[str, Case]:
+    """The cases that the chosen tests look at, and all that are not slow."""
+    own = [item for item in items if item.path == Path(__file__) and hasattr(item, "callspec")]
+    named = {item.callspec.params.get("table") for item in own}
+    return {name: case for name, case in CASES.items() if name in named or name not in SLOW}
+
+
+def land(project: Project, number: int, cases: Mapping[str, Case]) -> None:
     lines = [
         {
             **{"topic": table, "partition": partition, "offset": offset, "ts": T0 + number},
             "key": None,
             "payload": json.dumps(message),
         }
-        for table, case in CASES.items()
+        for table, case in cases.items()
         for offset, partition, message in messages(table, number, case)
     ]
     project.land(f"{number}.jsonl", lines)
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Any:
+def played(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, request: pytest.FixtureRequest
+) -> Any:
     """The project after all rounds and decisions, what was pending before them, what came of the
     decisions and the runs, and the ledger at the end."""
+    cases = asked_for(request.session.items)
     with project_in(tmp_path_factory.mktemp("review")) as project:
         project.write("conf/sources/shop.yml", SOURCE)
-        entries = [f"  - {{from: shop.{t}, {c.options}}}" for t, c in CASES.items() if c.options]
+        entries = [f"  - {{from: shop.{t}, {c.options}}}" for t, c in cases.items() if c.options]
         project.write(
             "conf/tables/shop.yml",
             "\n".join(["source: shop", "tables:", "  - from: '*'", *entries]),
         )
         answers = []
-        land(project, 0)
+        land(project, 0, cases)
         answers.append(project.ingest("run"))
-        land(project, 1)
+        land(project, 1, cases)
         answers.append(project.ingest("run"))
         pending = project.ingest("ddl", "list", "--json").records
-        decided = decide(project, pending)
-        land(project, 2)
+        decided = decide(project, pending, cases)
+        land(project, 2, cases)
         answers.append(project.ingest("run"))
         answers.append(project.ingest("run"))
         ledger = project.ingest("ddl", "list", "--json").records
     return project, pending, decided, answers, ledger
 
 
-def decide(project: Project, pending: list[Row]) -> list[tuple[str, Any]]:
+def decide(
+    project: Project, pending: list[Row], cases: Mapping[str, Case]
+) -> list[tuple[str, Any]]:
     """All decisions, one call for each verb and turn."""
     done = []
-    for turn in range(max(len(case.decisions) for case in CASES.values())):
+    for turn in range(max(len(case.decisions) for case in cases.values())):
         for verb in ("approve", "reject", "approve!"):
             ids = []
-            for table, case in CASES.items():
+            for table, case in cases.items():
                 if turn < len(case.decisions) and case.decisions[turn][0] == verb:
                     (entry,) = [
                         e
@@ -960,7 +981,7 @@ def test_runs_and_decisions(played: Any) -> None:
     ], [a.err for _, a in decided]
 
 
-@pytest.mark.parametrize("table", CASES)
+@pytest.mark.parametrize("table", EACH)
 def test_rows(played: Any, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     project = Project(played[0].folder, capsys.readouterr)
     query = f"SELECT * EXCEPT (_pos, _event_time, _source, _source_table) FROM gold.shop_{table}"
@@ -969,7 +990,7 @@ def test_rows(played: Any, table: str, capsys: pytest.CaptureFixture[str]) -> No
     assert sorted((sorted(row.items()) for row in found), key=str) == sorted(by_columns, key=str)
 
 
-@pytest.mark.parametrize("table", CASES)
+@pytest.mark.parametrize("table", EACH)
 def test_ledger(played: Any, table: str) -> None:
     _, pending, _, _, listed = played
     own = [entry for entry in listed if entry["table"].lower() == table]

@@ -20,7 +20,7 @@ FOLDER = range(3, 21)  # files of a folder
 # What imports goes downward: a package, or a file beside the packages of `ingest/`, knows only what
 # stands in the lines above its own.
 FLOORS = (
-    ("ingest.codes", "ingest.names", "ingest.position"),
+    ("ingest.addresses", "ingest.codes", "ingest.names", "ingest.position"),
     ("ingest.errors",),
     ("ingest.events",),
     ("ingest.values",),

@@ -6,7 +6,7 @@ done before. What fails again stays, with the attempts counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -98,13 +98,23 @@ class Tried(NamedTuple):
     made_anew: bool = False
 
 
-def replay_target(ledger: Ledger, target: str, *, code: str | None, attempt: bool) -> Tried:
+def replay_target(
+    ledger: Ledger,
+    target: str,
+    *,
+    code: str | None,
+    attempt: bool,
+    begin: Callable[[list[dict[str, Any]]], None] = lambda _: None,
+) -> Tried:
     """Type the open rejects of a target again, those with a code where one is given.
 
-    `attempt` counts those that fail again.
+    `attempt` counts those that fail again. `begin` is given the first of them, before they are
+    typed.
     """
     done = Tried()
-    for part in opened(ledger.warehouse, ledger.source, target, code=code):
+    for number, part in enumerate(opened(ledger.warehouse, ledger.source, target, code=code)):
+        if not number:
+            begin(part)
         # Made anew once, it has what fits of all of them.
         found = _replay(ledger, part, attempt=attempt, made_anew=done.made_anew)
         done = Tried(done.tried + len(part), done.resolved + found.resolved, found.made_anew)

@@ -9,7 +9,7 @@ by `pipelines.gold.retyping`.
 
 from __future__ import annotations
 
-import itertools
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -25,7 +25,7 @@ from ingest.sql.delivery import MESSAGE
 from ingest.sql.rejects import replayed as texts
 from pipelines.gold.approvals import finish
 from pipelines.gold.known_targets import known_targets
-from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
+from pipelines.gold.retyping import replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.shared_keys import hand_over
 from pipelines.ledger.decisions import Ledger
@@ -196,9 +196,8 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
         if route is not None and progress is not None and made_otherwise(route, progress.contract):
             # It says so itself: nothing is applied to it until it is made anew.
             continue
-        for part in itertools.islice(opened(warehouse, source, target, code=code), 1):
-            _grow(ledger, part)
-        done = replay_target(ledger, target, code=code, attempt=True)
+        grow = partial(_grow, ledger)
+        done = replay_target(ledger, target, code=code, attempt=True, begin=grow)
         tried, resolved = tried + done.tried, resolved + done.resolved
         if route is not None:
             hand_over(ledger, route)

@@ -7,8 +7,7 @@ new name's changes wait in silver, unless it is a table with a target of its own
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ingest.ddl.changes import RenameColumn, RenameTable, frees
@@ -110,19 +109,29 @@ def taken_again(
             continue
 
         last = [
-            [
-                each
-                for each in reversed(of_table)
-                if _takes(each[1], away, first_names, created=created)
-            ][:1]
+            _last_taker(of_table, away, first_names, created=created)
             for of_table in takers.get(away.table, {}).values()
         ]
-        for _, other in sorted(itertools.chain(*last), key=lambda each: each[0]):
+        for _, other in sorted(filter(None, last), key=lambda each: each[0]):
             known = {away.table, other.table, *names}
             tables = frozenset(known | {first_names.get(name, name) for name in known})
             for table in tables:
                 again[table] = TakenAgain(away, other, tables)
     return again
+
+
+def _last_taker(
+    places: Sequence[tuple[int, Entry]],
+    away: Entry,
+    first_names: FirstNames,
+    *,
+    created: Callable[[Entry], bool],
+) -> tuple[int, Entry] | None:
+    """The last of these entries of one table, with their places, that takes the name."""
+    for place, other in reversed(places):
+        if _takes(other, away, first_names, created=created):
+            return place, other
+    return None
 
 
 def _takes(

@@ -16,7 +16,7 @@ def in_batches(silver: str, *, source: str, first: int, last: int) -> str:
         statements=f"SELECT * FROM {silver} WHERE source = {sql_text(source)} "
         f"AND batch BETWEEN {first} AND {last} "
         "AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))",
-        once=f"""SELECT {columns}, min(pos) AS pos, unix_micros(min(event_time)) AS micros
+        once=f"""SELECT {columns}, min(pos) AS pos, unix_micros(event_time) AS micros
 FROM statements
 GROUP BY {columns}, {source_part("pos")}, event_time ORDER BY pos""",
     )

@@ -29,7 +29,8 @@ from tests.support.project import Project
 PICTURE = Path(__file__).parents[2] / "docs/pictures/review.png"
 
 HOSTILE = (
-    "</pre><script>fetch('//evil.example')</script><img src=x onerror=alert(1)>\u202e\x1b[2J{{7*7}}"
+    "</pre><script>fetch('//evil.example')</script><img src=x onerror=alert(1)>"
+    "\u202e\x1b[2J{{9001*9007}}"
 )
 
 
@@ -210,13 +211,13 @@ def test_no_text_of_a_source_runs(client: Client) -> None:
     for path in ("/", "/change/aa11", "/change/bb22", f"/change/{'%3Cscript%3E'}"):
         got = client.ask("GET", path)
         assert not re.search(r"<(script|img|iframe|style)\b", got.body)
-        assert "\u202e" not in got.body and "\x1b" not in got.body and "49" not in got.body
+        assert "\u202e" not in got.body and "\x1b" not in got.body and "81072007" not in got.body
         policy = got.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "script" not in policy
         assert got.headers["X-Content-Type-Options"] == "nosniff"
         assert got.headers["Cache-Control"] == "no-store"
     shown = client.ask("GET", "/change/aa11").body
-    assert "&lt;script&gt;" in shown and r"\u202e\x1b[2J{{7*7}}" in shown
+    assert "&lt;script&gt;" in shown and r"\u202e\x1b[2J{{9001*9007}}" in shown
 
 
 def test_the_token_leads_nowhere_else(client: Client) -> None:

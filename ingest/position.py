@@ -152,7 +152,8 @@ def outermost(truncates: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
 
 
 def lowest_copies(truncates: Iterable[Pos]) -> set[Pos]:
-    """Of several deliveries of one truncate, by the source's order, the lowest (16)."""
+    """Of several deliveries of one truncate, by the source's order, the lowest
+    (semantics.md, 16)."""
     lowest: dict[tuple[Pos, Pos], Pos] = {}
     for pos in sorted(truncates):
         lowest.setdefault((pos[:SOURCE_PART], pos[ROW:]), pos)

@@ -14,7 +14,7 @@ SHORT = re.compile(rf"[a-z`;,]\s\(({NUMBERS})\)")
 """In docstrings and comments that have named the page, or are about what a rule says."""
 ABOUT_RULES = (
     *("ingest/fold", "ingest/sql", "ingest/decode", "ingest/identity"),
-    *("pipelines/apply", "pipelines/gold", "pipelines/ledger"),
+    *("pipelines/apply", "pipelines/gold", "pipelines/ledger", "pipelines/targets"),
 )
 HEADING = re.compile(r'semantics\.md, "([^"]+)"')
 

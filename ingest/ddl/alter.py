@@ -24,6 +24,7 @@ from ingest.ddl.columns import (
     type_in,
 )
 from ingest.ddl.model import Clause, Column, TableName
+from ingest.ddl.risks import Kind
 from ingest.ddl.tokens import TokenReader, Unread
 from ingest.values.canonical import base64_of, time_text
 from ingest.values.source_types import parse_type
@@ -49,6 +50,7 @@ def _modified(element: Element, table: TableName) -> list[Clause]:
     column = element.column
     if column is None:
         return [Clause(kind=element.kind, table=table, keys=element.keys)]
+    kind: Kind
     if column.source_type is not None:
         kind = "modify_column"
     elif column.nullable is not None:
@@ -225,7 +227,7 @@ def _at_verb(reader: TokenReader, *, ahead: int = 0) -> bool:
     return reader.at_any(verbs, ahead=ahead)
 
 
-def _continued(reader: TokenReader, table: TableName, kind: str) -> list[Clause]:
+def _continued(reader: TokenReader, table: TableName, kind: Kind) -> list[Clause]:
     """SQL Server lets `ADD a INT, b INT` and `DROP COLUMN a, b` go on without the verb."""
     if kind in ("add_column", "change_key", "default", "create_index"):
         return _add(reader, table)
@@ -353,7 +355,7 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
     if _at_versions(reader) or _at_column_group(reader):
         return passed_over(reader, table)
     if reader.at_any({"INDEX", "KEY"}) and reader.at_name(1) and not reader.at("CASCADE", ahead=1):
-        kind = "change_key" if at_primary(reader, ahead=1) else "drop_index"
+        kind: Kind = "change_key" if at_primary(reader, ahead=1) else "drop_index"
         reader.skip()
         return [Clause(kind=kind, table=table)]
     if reader.at("FOREIGN", "KEY") or (

@@ -52,15 +52,11 @@ class AlterColumnType(_Change, frozen=True):
     in_place: bool = False
 
 
-class TableChange(_Change, frozen=True):
-    """A change of the whole table."""
-
-
-class ChangeKey(TableChange, frozen=True):
+class ChangeKey(_Change, frozen=True):
     keys: tuple[str, ...]
 
 
-class RenameTable(TableChange, frozen=True):
+class RenameTable(_Change, frozen=True):
     """What the table is called from now on."""
 
     db: str | None
@@ -68,16 +64,18 @@ class RenameTable(TableChange, frozen=True):
     name: str
 
 
-class FreezeTable(TableChange, frozen=True):
+class FreezeTable(_Change, frozen=True):
     """The table was dropped: its target stays as it is."""
 
 
-class RecreateTable(TableChange, frozen=True):
+class RecreateTable(_Change, frozen=True):
     """The table was dropped and created again: nothing of before is left."""
 
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumnType
-SchemaChange = ColumnChange | ChangeKey | RenameTable | FreezeTable | RecreateTable
+TableChange = ChangeKey | RenameTable | FreezeTable | RecreateTable
+"""Those of the whole table."""
+SchemaChange = ColumnChange | TableChange
 
 
 def schema_changes(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple[SchemaChange, ...]:
@@ -119,7 +117,7 @@ def column_of(change: SchemaChange) -> str | None:
             return name.lower()
         case RenameColumn(old):
             return old.lower()
-        case TableChange():
+        case ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
             return None
         case _:
             assert_never(change)
@@ -135,7 +133,14 @@ def brings(change: SchemaChange) -> str | None:
     match change:
         case AddColumn(name) | RenameColumn(_, name):
             return name.lower()
-        case DropColumn() | AlterColumnType() | TableChange():
+        case (
+            DropColumn()
+            | AlterColumnType()
+            | ChangeKey()
+            | RenameTable()
+            | FreezeTable()
+            | RecreateTable()
+        ):
             return None
         case _:
             assert_never(change)
@@ -146,7 +151,14 @@ def frees(change: SchemaChange) -> str | None:
     match change:
         case DropColumn(name) | RenameColumn(name):
             return name.lower()
-        case AddColumn() | AlterColumnType() | TableChange():
+        case (
+            AddColumn()
+            | AlterColumnType()
+            | ChangeKey()
+            | RenameTable()
+            | FreezeTable()
+            | RecreateTable()
+        ):
             return None
         case _:
             assert_never(change)
@@ -206,7 +218,13 @@ def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
     found = []
     for pos, change, hidden in placed:
         match change:
-            case AlterColumnType(in_place=True) | TableChange():
+            case (
+                AlterColumnType(in_place=True)
+                | ChangeKey()
+                | RenameTable()
+                | FreezeTable()
+                | RecreateTable()
+            ):
                 pass
             case AddColumn() | DropColumn() | RenameColumn() | AlterColumnType():
                 found.append(LineageEntry(pos, change, hidden))

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from ingest.ddl.model import Column
+from ingest.ddl.risks import Kind
 from ingest.ddl.tokens import Token, TokenReader, Unread
 from ingest.errors import DecodeError
 from ingest.values.canonical import base64_of, civil_text, decimal_text, time_text
@@ -131,7 +132,7 @@ class Element(NamedTuple):
 
     column: Column | None = None
     keys: tuple[str, ...] = ()
-    kind: str = "add_column"
+    kind: Kind = "add_column"
 
 
 def read_elements(reader: TokenReader, *, strict: bool = False) -> list[Element]:
@@ -169,7 +170,7 @@ def read_constraint(reader: TokenReader) -> Element:
     """`[CONSTRAINT c] PRIMARY KEY (a, b(10) DESC)` and the others, whose columns do not matter."""
     if reader.accept("CONSTRAINT") and not reader.at_any(_CONSTRAINTS):
         reader.name()
-    kind = "constraint"
+    kind: Kind = "constraint"
     keys: tuple[str, ...] = ()
     if reader.accept("PRIMARY", "KEY"):
         kind = "change_key"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from ingest.ddl.risks import KINDS, Risk, worst
+from ingest.ddl.risks import KINDS, Kind, Risk, worst
 
 
 class TableName(NamedTuple):
@@ -57,7 +57,7 @@ class Clause:
     key. `using` is the conversion PostgreSQL was told to apply, where it is not a plain cast.
     """
 
-    kind: str
+    kind: Kind
     table: TableName
     column: Column | None = None
     new_name: str | None = None
@@ -85,7 +85,7 @@ class Statement:
     ghost: str | None = None
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         return worst(self.clauses).kind
 
     @property

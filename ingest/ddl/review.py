@@ -21,7 +21,7 @@ from ingest.ddl.changes import (
     retyped,
 )
 from ingest.ddl.model import Clause, Column, Statement
-from ingest.ddl.risks import Risk, worst
+from ingest.ddl.risks import Kind, Risk, worst
 from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
 from ingest.names import lowered
 
@@ -40,7 +40,7 @@ class Outcome:
 class Review:
     """What a statement comes to for one gold table; `proposed` is carried out in order."""
 
-    kind: str
+    kind: Kind
     risk: Risk
     proposed: tuple[ColumnChange, ...]
     clauses: tuple[Outcome, ...]

@@ -1,8 +1,9 @@
 """How risky a schema change is for a gold table: the classes, and that of every kind of clause.
 
-To add a class: its word in `PolicyRisk` at its place from mild to bad, a field of that name in
-`DdlPolicy` (`ingest/config/settings.py`), the kinds of `KINDS` that are of it, and what the review
-against gold makes of it (`review.py`, `widening.py`; `pipelines/ledger/review.py`).
+To add a class: its word in `PolicyRisk` at its place from mild to bad, and in `MILD` where it loses
+nothing, a field of that name in `DdlPolicy` (`ingest/config/settings.py`), the kinds of `KINDS`
+that are of it, and what the review against gold makes of it (`review.py`, `widening.py`;
+`pipelines/ledger/review.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,35 @@ PolicyRisk = Literal["additive", "widening", "destructive", "unparsed"]
 Risk = Literal["none", PolicyRisk]
 """Risk classes, mildest first: the worst clause classes its statement. What could not be read is
 the worst, since nothing is known of it."""
+MILD: tuple[Risk, ...] = ("additive", "widening")
+"""Classes that lose nothing: where gold need not change for one, nobody is asked."""
 RISKS: tuple[Risk, ...] = get_args(Risk)
 
-KINDS: dict[str, Risk] = {
+Kind = Literal[
+    "create_table",
+    "create_index",
+    "drop_index",
+    "constraint",
+    "default",
+    "nullability",
+    "comment",
+    "truncate",
+    "ghost",
+    "other",
+    "add_column",
+    "modify_column",
+    "drop_column",
+    "rename_column",
+    "change_key",
+    "change_partition",
+    "rename_table",
+    "drop_table",
+    "drop_database",
+    "unparsed",
+]
+"""The kinds of statements and clauses; see KINDS."""
+
+KINDS: dict[Kind, Risk] = {
     "create_table": "none",
     "create_index": "none",
     "drop_index": "none",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ingest.ddl.alter import at_primary, read_clauses
 from ingest.ddl.columns import Element, read_elements
 from ingest.ddl.model import Clause, Column, TableName
+from ingest.ddl.risks import Kind
 from ingest.ddl.tokens import TokenReader, Unread
 
 # Statements that change no table's columns, and rows by row events only.
@@ -222,7 +223,7 @@ def _created(reader: TokenReader) -> Clause:
     return Clause(kind="create_table", table=table, columns=columns, keys=keys)
 
 
-def _indexed(reader: TokenReader, kind: str) -> Clause:
+def _indexed(reader: TokenReader, kind: Kind) -> Clause:
     """The table of an index stands after ON; SQL Server may drop `t.i`."""
     while not (reader.at_end() or reader.at("ON")):
         reader.take()

@@ -66,7 +66,7 @@ def _date(value: str, zone: str) -> str:
         f"IF({value} RLIKE '^[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}$', "
         f"try_cast({value} AS date), NULL) "
         f"WHEN endswith({value}, 'Z') THEN {local} "
-        f"WHEN {value} RLIKE '^[0-9]{{4}}-[0-9-]+ 00:00:00$' "
+        f"WHEN {value} RLIKE '^[0-9]{{4}}-[0-9-]+[ T]00:00:00([.]0+)?$' "
         f"THEN try_cast(left({value}, 10) AS date) END"
     )
 

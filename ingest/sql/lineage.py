@@ -18,10 +18,13 @@ import msgspec
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
+    ChangeKey,
     DropColumn,
+    FreezeTable,
     Lineage,
+    RecreateTable,
     RenameColumn,
-    TableChange,
+    RenameTable,
     brings,
     defaults,
 )
@@ -177,7 +180,15 @@ def _turns(lineage: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | N
             case DropColumn(gone) if not keys:
                 column = gone.lower()
                 now[column] = None, ()
-            case AddColumn() | AlterColumnType() | DropColumn() | TableChange():
+            case (
+                AddColumn()
+                | AlterColumnType()
+                | DropColumn()
+                | ChangeKey()
+                | RenameTable()
+                | FreezeTable()
+                | RecreateTable()
+            ):
                 continue
             case _:
                 assert_never(entry.change)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ingest.position import outermost
-from ingest.sql.fold.merge import Truncate
+from ingest.sql.fold.truncates import Truncates
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 
 
-def merged_truncates(batch: TableBatch) -> tuple[Truncate, ...]:
-    """The truncates of the batch as its MERGE takes them, a clause each: where rows go without a
-    trace, those alone that take what the others take."""
-    by_arrival, new = batch.projection.by_arrival, batch.new_truncates
-    marking = batch.soft or batch.keeps.versions
-    return tuple(
-        Truncate(label=batch.projection.label, pos=pos, by_arrival=by_arrival, time=new[pos])
-        for pos in (sorted(new) if marking else outermost(new, by_arrival=by_arrival))
+def merged_truncates(batch: TableBatch) -> Truncates:
+    """The truncates of the batch as its MERGE takes them."""
+    projection = batch.projection
+    return Truncates(
+        label=projection.label, by_arrival=projection.by_arrival, times=batch.new_truncates
     )
 
 

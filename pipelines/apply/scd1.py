@@ -13,10 +13,11 @@ from ingest.fold.fold import Key
 from ingest.position import may_follow
 from ingest.sql.fold.late_keys import any_above, rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
-from ingest.sql.fold.merge import Merge, Truncate
+from ingest.sql.fold.merge import Merge
 from ingest.sql.fold.merge import sql as merge_sql
 from ingest.sql.fold.reconstruction import changes_of_other_keys, keys_to_fold_exactly
 from ingest.sql.fold.states import leaving_rows, no_states, not_gone
+from ingest.sql.fold.truncates import Truncates
 from ingest.sql.projection import events
 from ingest.sql.query import union_all
 from ingest.sql.silver import ROW_CHANGES, after_pos
@@ -100,7 +101,7 @@ def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Count
     rows = batch.typed_states(refolded.of_kind("state"), exact=True)
     # Rows that are as they were are written too: each stands at its newest change then, with which
     # what comes late is compared.
-    return _merge(frames, batch, f"({rows})", exact=True, sparing=False, truncates=())
+    return _merge(frames, batch, f"({rows})", exact=True, sparing=False)
 
 
 def fast_history(frames: Frames, batch: TableBatch) -> str | None:
@@ -247,7 +248,7 @@ def _merge(
     *,
     exact: bool,
     sparing: bool,
-    truncates: tuple[Truncate, ...],
+    truncates: Truncates | None = None,
 ) -> Counter[str]:
     statement = merge_sql(
         Merge(

@@ -14,8 +14,8 @@ from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, highest
 from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
-from ingest.sql.fold.merge import Truncate
 from ingest.sql.fold.states import typed_keys
+from ingest.sql.fold.truncates import Truncates
 from ingest.sql.query import union_all
 from ingest.sql.silver import ROW_CHANGES, above_pos, after_pos
 from pipelines.apply.batch import Applied, TableBatch
@@ -78,7 +78,7 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
 def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
     rows = f"({union_all(_versions(batch, refolded))})"
-    return _merge(frames, batch, rows, exact=True, truncates=())
+    return _merge(frames, batch, rows, exact=True)
 
 
 def fast_history(frames: Frames, batch: TableBatch) -> str | None:
@@ -187,7 +187,7 @@ def _merge(
     rows: str,
     *,
     exact: bool,
-    truncates: tuple[Truncate, ...],
+    truncates: Truncates | None = None,
 ) -> Counter[str]:
     statement = scd2.merge_sql(
         scd2.Merge(

@@ -34,6 +34,7 @@ from pipelines.gold.schema_evolution import (
     with_renamed_key,
 )
 from pipelines.gold.shared_keys import shares_keys, try_again
+from pipelines.ledger.coming_statements import ComingStatements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
@@ -58,13 +59,15 @@ _FREEING: tuple[Count, ...] = ("deletes", "key_changes", "truncates")
 class TargetBatch:
     """A target with changes: its route and what each source table that feeds it has new.
 
-    `error`: why nothing can be applied. `above`: the batch up to which each source table is
-    applied. `applied_batches`: how far each name of theirs then is.
+    `error`: why nothing can be applied. `statements`: the DDL and truncates that came, of all
+    source tables. `above`: the batch up to which each source table is applied. `applied_batches`:
+    how far each name of theirs then is.
     """
 
     route: Route
     stats: Mapping[SourceTable, list[BatchStats]]
     error: str | None
+    statements: ComingStatements
     above: Mapping[SourceTable, int]
     applied_batches: dict[Names, int]
 
@@ -92,21 +95,23 @@ def advance(
     stats = [each for of_table in new.values() for each in of_table]
     if now.contract is None:
         pending = _with_schema_hints(warehouse, new, pending)
-    keys = _keys(ledger, route, new, progress=now, pending=pending)
+    keys = _keys(ledger, coming, new, progress=now, pending=pending)
     mode = mode_of(route, keys)
     untold = now.contract is None and not keys and _truncates_alone(stats)
     if mode is None or untold:
         return _up_to(_without_key(ledger, route, new, now=now, pending=pending), coming, pending)
     contract = TargetContract.by(route, mode, keys)
     check_made_for(route, now.contract)
-    sent = ledger.feeding_now[route.target] = columns_sent(new, pending)
-    fresh = create_target(ledger, route, new, pending=pending, contract=contract, sent=sent)
+    ledger.bring_forward(route.target, columns_sent(new, pending))
+    fresh = create_target(
+        ledger, route, new, contract=contract, pending=pending, statements=coming.statements
+    )
     labels = {*now.watermarks, *map(label_of, coming.stats)}
     shared = may_share_keys(route, contract.keeps, tables=len(labels))
     feedings: list[Feeding] = []
     columns: dict[str, str] = {}
     for table, stats in new.items():
-        feeding = Feeding(route, table, stats, contract, pending, ledger)
+        feeding = Feeding(route, table, stats, contract, pending, ledger, coming.statements)
         now, columns = evolve(feeding, now, fresh=fresh and not feedings)
         contract = with_renamed_key(warehouse, route, contract, columns=columns)
         feedings.append(feeding)
@@ -125,7 +130,9 @@ def advance(
     now = replace(_up_to(now, coming, pending), contract=contract)
     # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
     frees = any(batch.total(name) for batch in batches for name in _FREEING)
-    return try_again(ledger, route, row=now) if frees and shares_keys(route, now) else now
+    if not (frees and shares_keys(route, now)):
+        return now
+    return try_again(ledger, route, row=now, closed=ledger.closed_names(coming.statements))
 
 
 def _check_applicable(warehouse: Warehouse, progress: Progress) -> None:
@@ -212,13 +219,14 @@ def _up_to(now: Progress, coming: TargetBatch, pending: PendingChanges) -> Progr
 
 def _keys(
     ledger: Ledger,
-    route: Route,
+    coming: TargetBatch,
     new: Mapping[SourceTable, list[BatchStats]],
     *,
     progress: Progress,
     pending: PendingChanges,
 ) -> tuple[str, ...]:
     """The key columns of the target; () = it has none, or none is known."""
+    route = coming.route
     if progress.contract is not None and not progress.contract.keeps.keyed:
         _check_keyless(ledger, route, new, keys=progress.contract.keys)
         return progress.contract.keys
@@ -229,7 +237,7 @@ def _keys(
         stats=[each for of_table in new.values() for each in of_table],
         lineage=ledger.lineage(first),
         hinted_keys=pending.keys.get(first, ()),
-        renames_to_come=ledger.renames_to_come(first),
+        renames_to_come=ledger.renames_to_come(first, coming.statements),
     )
 
 

@@ -22,11 +22,14 @@ from ingest.config.modes import TargetContract, mode_of
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
+    ChangeKey,
     DropColumn,
+    FreezeTable,
     Lineage,
+    RecreateTable,
     RenameColumn,
+    RenameTable,
     SchemaChange,
-    TableChange,
 )
 from ingest.errors import TableError
 from ingest.events import ColumnType
@@ -358,7 +361,14 @@ def _shown_otherwise(change: SchemaChange, now: Collection[str]) -> str | None:
         case AlterColumnType(name=name, in_place=widened):
             known = name.lower() in now and not widened
             return f"{name} changed its type: what does not fit it is NULL" if known else None
-        case AddColumn() | RenameColumn() | TableChange():
+        case (
+            AddColumn()
+            | RenameColumn()
+            | ChangeKey()
+            | RenameTable()
+            | FreezeTable()
+            | RecreateTable()
+        ):
             return None
         case _:
             assert_never(change)

@@ -37,6 +37,7 @@ from pipelines.gold.backlog import (
 )
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.redeclared import enter_redeclared
+from pipelines.ledger.coming_statements import ComingStatements, coming_statements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import recreates
@@ -181,10 +182,9 @@ def foreseen(
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     limit = publish_limit(warehouse, source, above=cursor.whole)
     coming = _coming(ledger, cursor, limit=limit, backlog=backlog_of(ledger, cursor))
-    ledger.log_statements(coming.pending)
     batches, apart = _target_batches(ledger, cursor, _under_first_names(ledger, coming))
     waits = str(limit.waits) if limit.waits is not None else None
-    return Foreseen(batches, apart, ledger.foreseen(), waits)
+    return Foreseen(batches, apart, ledger.foreseen(coming.statements), waits)
 
 
 def _merge_source(ledger: Callable[[], Ledger], request: Request) -> list[Merged]:
@@ -215,8 +215,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     if _nothing_new(ledger, cursor, limit) and not backlog:
         return [], False
     coming = _coming(ledger, cursor, limit=limit, backlog=backlog)
-    ledger.log_statements(coming.pending)
-    if ledger.recreate_missing():
+    if ledger.recreate_missing(coming.statements):
         # What was counted lacks the truncates that silver has now.
         return [], True
     coming = _under_first_names(ledger, coming)
@@ -231,7 +230,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
         return [], False
     rows = _applied(ledger, batches, coming.pending, request=request)
     # First the ledger: what the source cursor has passed is not looked for again.
-    ledger.settle_rest()
+    ledger.settle_rest(coming.statements)
     # The source cursor stays where only some targets were brought forward.
     cursors = advanced if request.targets is None and not request.stop() else []
     _record_news(ledger, (*rows, *apart, *freed, *cursors))
@@ -265,10 +264,12 @@ def _nothing_new(ledger: Ledger, cursor: Progress, limit: PublishLimit) -> bool:
 
 
 class _Coming(NamedTuple):
-    """What a pass is to apply. `backlog`: what of it lies below the source cursor; `last`: of each
-    name of a source table the last batch with changes."""
+    """What a pass is to apply. `statements`: the DDL and truncates among it; `backlog`: what of it
+    lies below the source cursor; `last`: of each name of a source table the last batch with
+    changes."""
 
     pending: PendingChanges
+    statements: ComingStatements
     backlog: Backlog
     last: dict[Names, int]
 
@@ -282,7 +283,8 @@ def _coming(ledger: Ledger, cursor: Progress, *, limit: PublishLimit, backlog: B
         pending = pending_changes(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
         backlog = {**backlog, **newly_keyed(ledger, pending)}
         pending = with_backlog(ledger, pending, backlog, cursor=cursor)
-    return _Coming(pending, backlog, last_batches(cursor, pending))
+    statements = coming_statements(ledger, pending)
+    return _Coming(pending, statements, backlog, last_batches(cursor, pending))
 
 
 def _under_first_names(ledger: Ledger, coming: _Coming) -> _Coming:
@@ -296,7 +298,7 @@ def _target_batches(
     """The targets with changes, and the source tables that are parked by themselves, with why."""
     pending = coming.pending
     changed = dict.fromkeys(each.table for each in pending.stats if each.changes)
-    routed = _routed(ledger, changed, last=coming.last)
+    routed = _routed(ledger, coming, changed)
     clashes = collisions(
         routed.items(), feeders(ledger.warehouse.config, ledger.progress_by_target)
     )
@@ -306,7 +308,7 @@ def _target_batches(
         if clash.feeding
         for table in clash.parked
     }
-    again = ledger.taken_again()
+    again = ledger.taken_again(coming.statements)
     tables: dict[str, list[SourceTable]] = {}
     errors: dict[str, str] = {}
     for table in changed:
@@ -333,12 +335,12 @@ def _target_batches(
 
 
 def _routed(
-    ledger: Ledger, changed: Collection[SourceTable], *, last: Mapping[Names, int]
+    ledger: Ledger, coming: _Coming, changed: Collection[SourceTable]
 ) -> dict[SourceTable, Route]:
     """The source tables that had changes so far, those `changed` first, with their routes."""
-    had = (SourceTable(ledger.source, *names) for names, batch in last.items() if batch)
+    had = (SourceTable(ledger.source, *names) for names, batch in coming.last.items() if batch)
     known = set(map(ledger.first_name, had))
-    closed = ledger.closed(changed)
+    closed = ledger.closed(coming.statements, changed=changed)
     return {
         table: route
         for table in (*changed, *sorted(known - set(changed), key=str))
@@ -368,6 +370,7 @@ def _target_batch(
         route,
         stats,
         error,
+        coming.statements,
         {table: coming.backlog.get(table, batch) for table, batch in above.items()},
         applied_batches(progress, fed, coming.last),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -16,6 +16,7 @@ from ingest.position import Pos, highest, lowest
 from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import before_renames, check_excluded, declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
+from pipelines.ledger.coming_statements import ComingStatements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.renames import later_names
@@ -47,11 +48,11 @@ def create_target(
     *,
     pending: PendingChanges,
     contract: TargetContract,
-    sent: Mapping[SourceTable, Collection[str]],
+    statements: ComingStatements,
 ) -> bool:
     """Create the target with the columns of all the tables that feed it, unless it exists.
 
-    `sent`: see `columns_sent`. Gives whether it is new.
+    `statements`: the DDL and truncates that came. Gives whether it is new.
     """
     warehouse, soft = ledger.warehouse, route.deletes == "soft"
     if warehouse.exists("gold", route.target):
@@ -68,10 +69,15 @@ def create_target(
     # Where there is no key it is a column all the same.
     first = contract.keys or shard_of(route)
     wanted = wanted_columns(route, first, types, images=sorted(images))
+    sent = ledger.feeding(route.target)
     begun: dict[SourceTable, Mapping[str, str]] = {}
     for table, stats in feeding.items():
         begun[table] = ledger.begin_columns(
-            table, wanted, first, lowest=lowest(each.lowest for each in stats)
+            table,
+            wanted,
+            first,
+            lowest=lowest(each.lowest for each in stats),
+            coming=statements,
         )
     # Asked once more: the statements just settled may have renamed what the configuration names.
     route = ledger.route(next(iter(feeding))) or route
@@ -103,7 +109,8 @@ def columns_sent(
 
 @dataclass(frozen=True)
 class Feeding:
-    """A source table, with its statistics of the pending changes, and the target that it feeds."""
+    """A source table, with its statistics of the pending changes, and the target that it feeds.
+    `statements`: the DDL and truncates that came, of all source tables."""
 
     route: Route
     table: SourceTable
@@ -111,6 +118,7 @@ class Feeding:
     contract: TargetContract
     pending: PendingChanges
     ledger: Ledger
+    statements: ComingStatements
 
     @property
     def drift(self) -> Drift:
@@ -150,10 +158,10 @@ def evolve(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, d
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
     row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)
     if not fresh:
-        row = _unsent(feeding, row, columns)
+        row = _enter_unsent(feeding, row, columns)
     if feeding.contract.keys:
         contract = with_renamed_key(ledger.warehouse, route, feeding.contract, columns=columns)
-        _check_key(replace(feeding, contract=contract))
+        _enter_other_keys(replace(feeding, contract=contract))
     return row, columns
 
 
@@ -191,7 +199,7 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
             f"it was created; another key needs another target"
         )
     left = ledger.begin_again(feeding.table, route)
-    if ledger.apply_statements(feeding.table, route) or left:
+    if ledger.apply_statements(feeding.table, route, feeding.statements) or left:
         columns = columns_of(ledger.warehouse, route.target) or {}
     # What the configuration says of a column holds under the name that it was given just now.
     route = ledger.route(feeding.table) or route
@@ -207,8 +215,9 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
     ledger.enter(drift.other_types(columns, wanted=wanted, typed=typed), route)
 
 
-def _check_key(feeding: Feeding) -> None:
-    """Enter other keys that the YAML or the messages name now; the target's own stays."""
+def _enter_other_keys(feeding: Feeding) -> None:
+    """Enter other keys that the YAML or the messages name now for review; the target's own
+    stays."""
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     keys = feeding.contract.keys
     declared = declared_keys(ledger.warehouse.config, route, table, lineage=ledger.lineage(table))
@@ -221,7 +230,10 @@ def _check_key(feeding: Feeding) -> None:
         names = lowered(named)
         if not own or names == held or (names < held and not followed):
             continue
-        if lowered(before_renames(named, ledger.renames_to_come(table))) == held:
+        if (
+            lowered(before_renames(named, ledger.renames_to_come(table, feeding.statements)))
+            == held
+        ):
             # It is the key, under the name that it is to have.
             continue
         if not _of_before(ledger, table, top, beside=len(found) > 1):
@@ -239,8 +251,8 @@ def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) ->
     )
 
 
-def _unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Progress:
-    """The progress, once columns that are no longer sent are entered."""
+def _enter_unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Progress:
+    """Enter columns that are no longer sent; gives the progress that remembers them."""
     route, drift = feeding.route, feeding.drift
     label = label_of(feeding.table)
     keys = lowered((*(row.contract.keys if row.contract else ()), *shard_of(route)))

@@ -8,6 +8,7 @@ the other's history.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 from ingest.config.routes import Route
@@ -32,9 +33,11 @@ from pipelines.targets.rejects import change_rejects, claimed
 from pipelines.targets.table import columns_of, keys_of
 
 
-def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
+def try_again(
+    ledger: Ledger, route: Route, *, row: Progress, closed: Collection[SourceTable]
+) -> Progress:
     """Give the keys that are free now to the source tables whose changes wait for them; the
-    target's progress is `row`, and what that becomes."""
+    target's progress is `row`, and what that becomes. `closed`: see `Ledger.closed_names`."""
     warehouse, first_names = ledger.warehouse, ledger.first_names
     opened = claimed(warehouse, route.source, route.target)
     if opened is None or row.contract is None:
@@ -43,7 +46,7 @@ def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
     routes = dict.fromkeys(waiting, route)
     if not routes:
         return row
-    extent = Extent.applied(row, ledger.closed_names())
+    extent = Extent.applied(row, closed)
     found = histories(
         warehouse,
         routes,
@@ -70,7 +73,7 @@ def hand_over(ledger: Ledger, route: Route) -> None:
     if not keys or row.outdated is not None or made_otherwise(route, row.contract):
         return
     before = replace(row.uncounted(), contract=row.contract._replace(keys=keys))
-    after = try_again(ledger, route, row=before)
+    after = try_again(ledger, route, row=before, closed=ledger.closed_names())
     if after != before:
         record_progress(warehouse, [after], ledger.progress_by_target)
 

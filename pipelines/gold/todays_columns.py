@@ -14,11 +14,14 @@ from ingest.config.routes import Route
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
+    ChangeKey,
     DropColumn,
+    FreezeTable,
     Lineage,
+    RecreateTable,
     RenameColumn,
+    RenameTable,
     SchemaChange,
-    TableChange,
     brought,
     ended,
 )
@@ -113,7 +116,7 @@ def _types(entries: Iterable[Entry]) -> dict[str, str]:
                 types[new.lower()] = types.pop(old.lower())
             case AddColumn(name) | DropColumn(name):
                 types.pop(name.lower(), None)
-            case RenameColumn() | TableChange():
+            case RenameColumn() | ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
                 pass
             case _:
                 assert_never(effect)

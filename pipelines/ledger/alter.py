@@ -1,7 +1,9 @@
-"""Approved schema changes carried out on their targets' tables, and nowhere else.
+"""Approved schema changes carried out on their targets' tables, here and nowhere else.
 
-`carry_out` is the one way in: for a run, for a decision, and for what a killed run left. It looks
-at the table as it is, so that each step can be done again:
+`carry_out` does it for a run, for a decision, and for what a killed run left; `add_columns` does
+the same of many that add a column each, by one commit. (`_deleted_at`, which no source has, is
+added by `pipelines.targets.table`.) `carry_out` looks at the table as it is, so that each step can
+be done again:
 
 1. The columns, as a review of now has it. One that a later change added again, and that this one
    takes away, begins anew.
@@ -31,12 +33,12 @@ from ingest.ddl.changes import (
     ChangeKey,
     ColumnChange,
     DropColumn,
+    FreezeTable,
     LineageEntry,
     RecreateTable,
     RenameColumn,
     RenameTable,
     SchemaChange,
-    TableChange,
     brings,
     column_of,
     freed,
@@ -84,7 +86,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
         _check_values(warehouse, route, entry, later=later, zone=zone)
     proposed = proposed_now(store, entry, route)
     again = added_again(entry, store.of(entry.table))
-    steps = left(warehouse, entry, proposed)
+    steps = _begin_steps(warehouse, entry, proposed)
     _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
     _alter(warehouse, route, types_behind(warehouse, entry, route))
     if recreated:
@@ -138,7 +140,7 @@ def deferred(effect: SchemaChange) -> bool:
     match effect:
         case AddColumn() | DropColumn() | RenameColumn():
             return False
-        case AlterColumnType() | TableChange():
+        case AlterColumnType() | ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
             return True
         case _:
             assert_never(effect)
@@ -317,11 +319,12 @@ class Alteration(NamedTuple):
 _MARKED = "SET TBLPROPERTIES"
 
 
-def left(
+def _begin_steps(
     warehouse: Warehouse, entry: Entry, proposed: Sequence[ColumnChange]
 ) -> Sequence[ColumnChange]:
     """The changes to carry out: `proposed`, which were reviewed against the columns as they are,
-    unless names are taken over; then those of the entry that were not carried out before."""
+    unless names are taken over; then those of the entry that were not carried out before. Where
+    none were, the target is told first that they begin."""
     if not takes_over(entry.effects):
         return proposed
     assert entry.target is not None

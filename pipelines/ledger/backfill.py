@@ -23,12 +23,14 @@ from typing import assert_never
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
+    ChangeKey,
     DropColumn,
+    FreezeTable,
     LineageEntry,
     RecreateTable,
     RenameColumn,
+    RenameTable,
     SchemaChange,
-    TableChange,
     brings,
     name_today,
     takes_over,
@@ -72,7 +74,14 @@ def keeps_values(effect: SchemaChange) -> bool:
             return not in_place
         case RenameColumn():
             return True
-        case AddColumn() | DropColumn() | TableChange():
+        case (
+            AddColumn()
+            | DropColumn()
+            | ChangeKey()
+            | RenameTable()
+            | FreezeTable()
+            | RecreateTable()
+        ):
             return False
         case _:
             assert_never(effect)

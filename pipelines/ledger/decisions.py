@@ -9,8 +9,7 @@ on in silver.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
@@ -23,7 +22,6 @@ from ingest.ddl.changes import (
     AlterColumnType,
     ChangeKey,
     DropColumn,
-    RecreateTable,
     RenameColumn,
     RenameTable,
     brings,
@@ -35,8 +33,8 @@ from ingest.ddl.changes import (
     names_through,
     schema_changes,
 )
-from ingest.ddl.model import Clause, Statement, TableName
-from ingest.ddl.parse import ghost, identity
+from ingest.ddl.model import Statement
+from ingest.ddl.risks import MILD
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.names import SourceTable, lowered
@@ -44,6 +42,7 @@ from ingest.position import Pos
 from pipelines.ledger import generations
 from pipelines.ledger.alter import add_columns, carry_out, deferred
 from pipelines.ledger.backfill import backfill_needed
+from pipelines.ledger.coming_statements import ComingStatements
 from pipelines.ledger.drift import announced
 from pipelines.ledger.entries import (
     IN_FORCE,
@@ -51,26 +50,21 @@ from pipelines.ledger.entries import (
     WAITING,
     Entry,
     Overtaken,
+    Status,
     added_again,
     is_unsent,
     names_reused,
     readded,
     renames_another,
 )
-from pipelines.ledger.renames import TakenAgain, held, is_rename, later_names, taken_again
+from pipelines.ledger.renames import TakenAgain, is_rename, later_names, taken_again
 from pipelines.ledger.review import proposed_now, reviewed
 from pipelines.ledger.statements import (
-    STEP_OF_ANOTHER,
     gold_types_before,
-    in_silver,
-    taken_up,
     unreviewed,
 )
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.failures import described
-from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import PendingChanges
-from pipelines.targets.progress import ProgressByTarget, source_cursor
 from pipelines.targets.rejects import have_misfits, have_rejects
 
 
@@ -91,7 +85,7 @@ def _holds(type_: str, before: str) -> bool:
 class Verdict(NamedTuple):
     """What becomes of an entry, and why, where there is more to say than the entry does."""
 
-    status: str
+    status: Status
     why: str | None = None
 
 
@@ -108,7 +102,7 @@ def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
         return Verdict("applied" if named else "ignored", entry.why or "nothing to change in gold")
     if renames_another(entry, others):
         return Verdict("pending", "what it renames is brought by a change that waits itself")
-    mild = entry.risk in ("additive", "widening")
+    mild = entry.risk in MILD
     if mild and not entry.proposed and not entry.effects:
         return Verdict("applied")
     choice = policy.choice(entry.risk)
@@ -178,26 +172,17 @@ def waiting_again(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
 class Ledger(EntryStore):
     """The schema changes of one source in one run, taken up, decided and carried out."""
 
-    def __init__(
-        self,
-        warehouse: Warehouse,
-        source: str,
-        *,
-        progress_by_target: ProgressByTarget | None = None,
-    ) -> None:
-        super().__init__(warehouse, source, progress_by_target=progress_by_target)
-        self._waiting: dict[SourceTable, list[Entry]] = {}
-        self._new: set[str] = set()
-
-    def closed(self, coming: Collection[SourceTable] = ()) -> set[SourceTable]:
+    def closed(
+        self, coming: Iterable[Entry] = (), *, changed: Collection[SourceTable] = ()
+    ) -> set[SourceTable]:
         """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
-        names without a target, until that is decided; `coming` are those with changes now."""
+        names without a target, until that is decided. `coming`: the statements that are not
+        reviewed yet; of tables that have neither a target nor changes (`changed`) they do not
+        count."""
         new = [
-            self._stated(entry)
-            # Other targets are brought forward meanwhile, which takes entries away.
-            for table, entries in list(self._waiting.items())
-            for entry in list(entries)
-            if table in coming or self._target_exists(table)
+            self.stated(entry)
+            for entry in coming
+            if entry.table in changed or self.target_exists(entry.table)
         ]
         waiting = self.held_tables(new)
         gone = generations.frozen(self.entries.values())
@@ -208,35 +193,24 @@ class Ledger(EntryStore):
         }
         return gone | recreated | waiting
 
-    def closed_names(self) -> set[SourceTable]:
+    def closed_names(self, coming: Iterable[Entry] = ()) -> set[SourceTable]:
         """The source tables whose changes stay in silver, under each of their names."""
         return {
             name
-            for table in self.closed()
+            for table in self.closed(coming)
             for name in (table, *later_names(table, self.first_names))
         }
 
-    def held_tables(self, beside: Iterable[Entry] = ()) -> set[SourceTable]:
-        """The new names of tables that wait for a rename, by the entries and those `beside` them,
-        and have no target of their own."""
-        waiting = held([*self.entries.values(), *beside])
-        return {table for table in waiting if not self._target_exists(table)}
-
-    def taken_again(self) -> dict[SourceTable, TakenAgain]:
+    def taken_again(self, coming: ComingStatements) -> dict[SourceTable, TakenAgain]:
         """The tables that were renamed and whose names others have since, and those others."""
-        waiting = [self._stated(e) for entries in self._waiting.values() for e in entries]
-        return taken_again([*self.entries.values(), *waiting], self._creates)
+        waiting = map(self.stated, coming)
+        return taken_again([*self.entries.values(), *waiting], coming.creates)
 
-    def _stated(self, entry: Entry) -> Entry:
-        """An entry that is not reviewed yet, with what its statement does."""
-        effects = entry.effects or schema_changes(self.statement(entry).clauses, {})
-        return replace(entry, effects=effects)
-
-    def renames_to_come(self, table: SourceTable) -> dict[str, str]:
+    def renames_to_come(self, table: SourceTable, coming: ComingStatements) -> dict[str, str]:
         """Of the columns whose renaming is not carried out yet: the new name, in lower case, and
         the one before it."""
         waiting = [entry for entry in self.of(table) if entry.status in WAITING]
-        waiting += map(self._stated, self._waiting.get(table, ()))
+        waiting += map(self.stated, coming.of(table))
         return {
             effect.new.lower(): effect.old
             for entry in waiting
@@ -244,163 +218,22 @@ class Ledger(EntryStore):
             if isinstance(effect, RenameColumn)
         }
 
-    def _creates(self, entry: Entry) -> bool:
-        read = self._read_now(entry)
-        creates = entry.kind == "create_table" or (read is not None and read.creates_table)
-        return creates and not generations.recreates(entry)
-
-    def _target_exists(self, table: SourceTable) -> bool:
-        route = self.route(table)
-        return route is not None and self.warehouse.exists("gold", route.target)
-
-    def log_statements(self, pending: PendingChanges) -> None:
-        """Take up DDL and truncates: new ones, and those of tables that were in silver only."""
-        waiting = self.held_tables()
-        for again in taken_up(
-            self.entries.values(),
-            lambda table: table not in waiting and bool(self.route(self.first_name(table))),
-        ):
-            again = replace(again, table=self.first_name(again.table))
-            self._waiting.setdefault(again.table, []).append(again)
-            self._new.add(again.id)
-        batches = [batch for s in pending.stats for batch in s.logged or ()]
-        if batches:
-            self._read(pending, min(batches), max(batches))
-        for entries in self._waiting.values():
-            entries.sort(key=lambda entry: entry.pos or ())
-            for place, entry in enumerate(entries):
-                entries[place] = self._generation(entry)
-            entries[:] = [entry for entry in entries if entry.id not in self._unsaved]
-
-    def _read(self, pending: PendingChanges, first: int, last: int) -> None:
-        """Take up the DDL and truncates of these batches that are not known yet."""
-        cursor = source_cursor(self.progress_by_target, self.source)
-        met = [SourceTable(self.source, *names) for names in cursor.tables]
-        met += [
-            *(entry.table for entry in self.entries.values()),
-            *(s.table for s in pending.stats),
-            *self.first_names,
-        ]
-        known_names = {_folded(table): self.first_name(table) for table in met if table.table}
-        known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
-        source = self.warehouse.config.sources[self.source]
-        found = in_silver(self.warehouse, source, first, last=last)
-        tables = {*known_names.values()}
-        for entry, statement in itertools.chain.from_iterable(
-            (each, *of_dropped_database(*each, tables)) for each in found
-        ):
-            if entry.id in known:
-                continue
-            known.add(entry.id)
-            self._statements[entry.id] = statement
-            self._new.add(entry.id)
-            if statement.ghost is not None:
-                # It counts once the shadow table takes the name of the table it stands for.
-                step = replace(entry, table=entry.table._replace(table=statement.ghost))
-                step = replace(step, kind="ghost", risk="none")
-                self.stage_entry(step.with_status("ignored", why=STEP_OF_ANOTHER))
-                continue
-            self._take_up(entry, statement, known_names)
-            for step in self._cut_over(entry, statement):
-                if step.id not in known:
-                    known.add(step.id)
-                    self._new.add(step.id)
-                    self._take_up(step, self.statement(step), known_names)
-
-    def _take_up(
-        self, entry: Entry, read: Statement, known: Mapping[tuple[str, ...], SourceTable]
-    ) -> None:
-        entry = replace(entry, table=known_as(entry.table, read, known))
-        self._waiting.setdefault(entry.table, []).append(entry)
-
-    def _cut_over(self, entry: Entry, statement: Statement) -> Iterator[Entry]:
-        """What online schema changes have made of the tables whose names their shadow tables take
-        by this statement, where it stands (semantics.md, 53)."""
-        for clause in statement.clauses:
-            shadow, new = clause.table, clause.new_table
-            if clause.kind != "ghost" or new is None or not ghost(shadow.name) or ghost(new.name):
-                continue
-            steps = self._steps(shadow, below=entry.pos or ())
-            made = max((e.pos or () for e, read in steps if read.ghost is None), default=())
-            for step, read in steps:
-                if read.ghost is not None and (step.pos or ()) > made:
-                    again = Entry(
-                        id=f"{step.id}-0",
-                        table=SourceTable(self.source, *new),
-                        statement=step.statement,
-                        dialect=step.dialect,
-                        pos=entry.pos,
-                        event_time=entry.event_time,
-                    )
-                    self._statements[again.id] = read
-                    yield again
-
-    def _steps(self, shadow: TableName, *, below: Pos) -> list[tuple[Entry, Statement]]:
-        """What there was of a shadow table below a position, but its renames."""
-        entries = itertools.chain(self.entries.values(), *self._waiting.values())
-        of_shadow = (e for e in entries if TableName(*e.table[1:]).folded() == shadow.folded())
-        steps = ((e, self.statement(e)) for e in of_shadow if (e.pos or ()) < below)
-        return [
-            (entry, read)
-            for entry, read in steps
-            if not any(clause.new_table is not None for clause in read.clauses)
-        ]
-
-    def _generation(self, entry: Entry) -> Entry:
-        """The entry, as a new generation where it creates a table that was dropped; the DROP is
-        taken up by it."""
-        read = self.statement(entry)
-        if entry.pos is None or not read.creates_table or entry.kind == "truncate":
-            return entry
-        others = [*self.of(entry.table), *self._waiting[entry.table]]
-        gone = generations.dropped_before(entry, ((e, self._drops(e)) for e in others))
-        if gone is None and not generations.replaces(read):
-            return entry
-        if gone is not None and gone.status in WAITING:
-            # One proposal for both.
-            why = f"the table was created again: see {entry.id}"
-            route = self.route(gone.table)
-            target = route.target if route is not None else None
-            read = self.statement(gone)
-            kind = generations.RENAMED if generations.renames_away(read) else "drop_table"
-            # What it would have done, were it a rename, is not done.
-            gone = replace(gone, target=target, risk="destructive", kind=kind, effects=())
-            self.stage_entry(gone.with_status("superseded", why=why))
-        joined = (*entry.joined, *([gone.id] if gone is not None else []))
-        return replace(entry, effects=(RecreateTable(),), joined=joined)
-
-    def _drops(self, entry: Entry) -> bool:
-        """Whether no table has the entry's name behind it. Where a rename is in force, gold follows
-        the table, and the name is looked after by `reused`."""
-        if entry.kind in ("ghost", "truncate"):
-            return False
-        read = self._read_now(entry)
-        if (read is not None and generations.drops(read)) or entry.kind == "drop_table":
-            return True
-        away = entry.kind == generations.RENAMED or (
-            read is not None and generations.renames_away(read)
-        )
-        return away and entry.status not in IN_FORCE
-
-    def recreate_missing(self) -> bool:
+    def recreate_missing(self, coming: ComingStatements) -> bool:
         """Carry out the new generations of tables that have no target, where there is nothing to
         review; whether silver got truncates by that, which what was counted before lacks."""
         fresh = [
             entry
-            for table, entries in self._waiting.items()
-            if (route := self.route(table)) is not None
-            and not self.warehouse.exists("gold", route.target)
-            for entry in entries
+            for entry in coming
             if generations.recreates(entry)
+            and self.route(entry.table) is not None
+            and not self.target_exists(entry.table)
         ]
         appended = generations.empty(self.warehouse, fresh)
         if fresh:
             self.save_staged()
         for entry in fresh:
+            coming.take_one(entry)
             entry = replace(entry, risk="destructive", kind="create_table")
-            self._waiting[entry.table] = [
-                other for other in self._waiting[entry.table] if other.id != entry.id
-            ]
             route = self.route(entry.table)
             assert route is not None
             why = "the target does not exist yet"
@@ -414,6 +247,7 @@ class Ledger(EntryStore):
         keys: Iterable[str],
         *,
         lowest: Pos | None,
+        coming: ComingStatements,
     ) -> dict[str, str]:
         """The columns a new target begins with: those of its rows before the first schema change.
 
@@ -421,13 +255,12 @@ class Ledger(EntryStore):
         type if another one has taken its name since, or if today's type would not hold its values.
         What changed before the first row is settled here: there was nothing to review.
         """
-        waiting = self._waiting.pop(table, [])
-        for entry in waiting:
+        for entry in coming.take(table):
             if entry.pos is None or lowest is None or entry.pos < lowest:
                 self.stage_entry(unreviewed(entry, self.statement(entry), self.route(table)))
             else:
-                self._waiting.setdefault(table, []).append(entry)
-        stated = map(self._stated, self._waiting.get(table, ()))
+                coming.add(entry)
+        stated = map(self.stated, coming.of(table))
         met = sorted([*stated, *self.of(table)], key=lambda entry: entry.pos or ())
         undecided = [entry for entry in met if entry.status not in ("applied", "superseded")]
         barred = brought(effect for entry in undecided for effect in entry.effects)
@@ -463,39 +296,32 @@ class Ledger(EntryStore):
                 found[name.lower()] = before
         return found
 
-    def _read_now(self, entry: Entry) -> Statement | None:
-        """The statement of an entry that was taken up in this run."""
-        return self.statement(entry) if entry.id in self._new else None
-
-    def foreseen(self) -> list[Entry]:
-        """The statements that were taken up, as the policy will have them; nothing is done."""
+    def foreseen(self, coming: ComingStatements) -> list[Entry]:
+        """The statements, as the policy will have them; nothing is done."""
         found = []
-        waiting = self.held_tables(map(self._stated, itertools.chain(*self._waiting.values())))
-        for table, entries in self._waiting.items():
-            route = self.route(table)
-            there = route is not None and self.warehouse.exists("gold", route.target)
-            for entry in entries:
-                if route is None or not there:
-                    found.append(self._unreviewed(entry, waiting))
-                elif entry.kind == "truncate":
-                    found.append(self._decided(replace(entry, target=route.target), route))
-                else:
-                    found.append(self._decided(reviewed(self, entry, route), route))
+        waiting = self.held_tables(map(self.stated, coming))
+        for entry in coming:
+            route = self.route(entry.table)
+            if route is None or not self.target_exists(entry.table):
+                found.append(self._unreviewed(entry, waiting))
+            elif entry.kind == "truncate":
+                found.append(self._decided(replace(entry, target=route.target), route))
+            else:
+                found.append(self._decided(reviewed(self, entry, route), route))
         return found
 
-    def settle_rest(self) -> None:
+    def settle_rest(self, coming: ComingStatements) -> None:
         """Settle what concerns tables without rows in this run, and write the entries."""
         waiting = self.held_tables()
-        places = {table: [e.pos or () for e in found] for table, found in self._waiting.items()}
-        for table in sorted(places, key=lambda table: places[table]):
+        for table in coming.tables:
             first = self.first_name(table)
             route = self.route(first)
-            entries = self._waiting.pop(table, [])
-            if route is not None and self.warehouse.exists("gold", route.target):
+            entries = coming.take(table)
+            if route is not None and self.target_exists(first):
                 # A rename that was let in just now may have made the table another's.
-                own = [replace(entry, table=first) for entry in entries]
-                self._waiting[first] = [*self._waiting.pop(first, []), *own]
-                self.apply_statements(first, route)
+                for entry in entries:
+                    coming.add(replace(entry, table=first))
+                self.apply_statements(first, route, coming)
                 if any(map(is_rename, self.of(first))):
                     waiting = self.held_tables()
                 continue
@@ -522,21 +348,21 @@ class Ledger(EntryStore):
         renames = (e for e in schema_changes(read.clauses, {}) if isinstance(e, RenameTable))
         for change in renames:
             table = SourceTable(self.source, change.db, change.schema, change.name)
-            if self._target_exists(table):
+            if self.target_exists(table):
                 return change
         return None
 
-    def apply_statements(self, table: SourceTable, route: Route) -> bool:
+    def apply_statements(self, table: SourceTable, route: Route, coming: ComingStatements) -> bool:
         """Take up the DDL of a source table, and carry out what the policy lets in; whether there
         was any."""
-        waiting = self._waiting.pop(table, [])
+        waiting = coming.take(table)
         for entry in waiting:
             if entry.kind == "truncate":
                 self.stage_entry(self._decided(replace(entry, target=route.target), route))
                 continue
             read = self.statement(entry)
             entry, superseded = announced(reviewed(self, entry, route), self.of(table))
-            self._statements[entry.id] = read
+            self.keep_statement(entry.id, read)
             for drift in superseded:
                 self.stage_entry(drift)
             if entry.version and entry.status in ("rejected", "ignored"):
@@ -660,37 +486,3 @@ class Ledger(EntryStore):
         self.stage_entry(replace(entry, status="applied"))
         for other in superseded_by(entry, self.of(entry.table)):
             self.stage_entry(other)
-
-
-def of_dropped_database(
-    entry: Entry, statement: Statement, tables: Collection[SourceTable]
-) -> Iterator[tuple[Entry, Statement]]:
-    """What a DROP DATABASE is to those of the source's tables that were in it: each is dropped."""
-    for gone in (clause.table for clause in statement.clauses if clause.kind == "drop_database"):
-        for table in sorted(tables, key=str):
-            own = TableName(*table[1:])
-            db, schema, _ = gone.folded()
-            if own.folded()[0] != db or (schema and own.folded()[1] != schema):
-                continue
-            id_ = identity(entry.id, source=entry.table.source, table=own)
-            dropped = Clause(kind="drop_table", table=own)
-            yield (
-                replace(entry, id=id_, table=table),
-                replace(statement, table=own, clauses=(dropped,)),
-            )
-
-
-def known_as(
-    table: SourceTable, statement: Statement, known: Mapping[tuple[str, ...], SourceTable]
-) -> SourceTable:
-    """The table under the name that its rows have. A shadow table may have got more underscores
-    than one: pt-online-schema-change puts them before its name until that is free."""
-    named, name = table, table.table or ""
-    while _folded(named) not in known and statement.ghost and name.startswith("_"):
-        name = name[1:]
-        named = named._replace(table=name)
-    return known.get(_folded(named), table)
-
-
-def _folded(table: SourceTable) -> tuple[str, ...]:
-    return tuple((name or "").lower() for name in table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from pyspark.sql import functions as F
@@ -23,7 +23,7 @@ from ingest.ddl.changes import (
     freed,
     lineage,
 )
-from ingest.ddl.risks import Risk
+from ingest.ddl.risks import Kind, Risk
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.quoting import typed_columns
@@ -57,6 +57,8 @@ DDL = (
     ("version", "bigint"),
 )
 STATUSES = ("pending", "approved", "applied", "rejected", "ignored", "superseded", "failed")
+Status = Literal["pending", "approved", "applied", "rejected", "ignored", "superseded", "failed"]
+"""What became of a schema change so far."""
 WAITING = ("pending", "failed")
 IN_FORCE = ("approved", "applied", "superseded")
 """Statuses in which a schema change tells how earlier events are read. A superseded one was
@@ -94,9 +96,9 @@ class Entry:
     id: str
     table: SourceTable
     target: str | None = None
-    status: str = "pending"
+    status: Status = "pending"
     risk: Risk = "unparsed"
-    kind: str = "unparsed"
+    kind: Kind = "unparsed"
     statement: str | None = None
     dialect: str | None = None
     proposed: tuple[ColumnChange, ...] = ()
@@ -139,7 +141,7 @@ class Entry:
         )
 
     def with_status(
-        self, status: str, *, by: str = POLICY, why: str | Reason | None = None
+        self, status: Status, *, by: str = POLICY, why: str | Reason | None = None
     ) -> Entry:
         """The entry with a decision, and who took it when."""
         return replace(

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from ingest.ddl.changes import FreezeTable, RecreateTable
 from ingest.ddl.model import Clause, Statement
+from ingest.ddl.risks import Kind
 from ingest.names import SourceTable, lowered
 from ingest.position import SOURCE_PART, pos_literal, source_part
 from ingest.sql.query import select
@@ -33,7 +34,7 @@ from pipelines.silver.history import by_arrival
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import micros_of
 
-RENAMED = "rename_table"
+RENAMED: Kind = "rename_table"
 DROPPED = ("drop_table", "change_partition")
 """Clauses behind which a CREATE TABLE of the same name makes a table without the rows of before."""
 

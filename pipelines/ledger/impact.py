@@ -8,11 +8,12 @@ from typing import assert_never
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
+    ChangeKey,
     DropColumn,
+    FreezeTable,
     RecreateTable,
     RenameColumn,
     RenameTable,
-    TableChange,
 )
 from ingest.names import SourceTable
 from ingest.sql.ledger.columns_sent import sends
@@ -90,7 +91,14 @@ def _held_back(entry: Entry) -> str | None:
                 terms.append(f"({named(SourceTable(table.source, db, schema, name))})")
             case RecreateTable() if entry.pos is not None:
                 terms.append(f"({named(table)} AND {above_pos(entry.pos)})")
-            case AlterColumnType() | DropColumn() | TableChange():
+            case (
+                AlterColumnType()
+                | DropColumn()
+                | ChangeKey()
+                | RenameTable()
+                | FreezeTable()
+                | RecreateTable()
+            ):
                 pass
             case _:
                 assert_never(effect)

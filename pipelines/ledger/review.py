@@ -18,11 +18,12 @@ from ingest.ddl.changes import (
     ChangeKey,
     ColumnChange,
     DropColumn,
+    FreezeTable,
     LineageEntry,
     RecreateTable,
     RenameColumn,
+    RenameTable,
     SchemaChange,
-    TableChange,
     brings,
     column_of,
     frees,
@@ -287,7 +288,7 @@ def of_data(
             if today is None or (not added and retyped(name, later)):
                 return replace(entry, risk="none", proposed=())
             name = name if today == name.lower() else today
-        case RenameColumn() | TableChange():
+        case RenameColumn() | ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
             raise AssertionError(f"expected a change that data shows, got {change}")
         case _:
             assert_never(change)

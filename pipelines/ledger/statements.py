@@ -13,6 +13,7 @@ from ingest.ddl import parse
 from ingest.ddl.changes import AddColumn, DropColumn, RenameColumn, schema_changes
 from ingest.ddl.dialect import guess_dialect
 from ingest.ddl.model import Clause, Statement, TableName
+from ingest.ddl.risks import Kind
 from ingest.ddl.secrets import masked
 from ingest.decode.spec import scheme
 from ingest.limits import Limits
@@ -21,7 +22,7 @@ from ingest.position import EPOCH, PHASE, S1, SNAPSHOT, STREAM, Pos
 from ingest.sql.ledger import columns_sent, statements
 from ingest.sql.metadata import gold_name, statement_in_gold
 from ingest.sql.silver import silver_changes
-from pipelines.ledger.entries import POLICY, Entry
+from pipelines.ledger.entries import POLICY, Entry, Status
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import moment
@@ -94,7 +95,7 @@ def unreviewed(
         naming = AddColumn | DropColumn | RenameColumn
         done = schema_changes(read.clauses, {})
         entry = replace(entry, effects=tuple(e for e in done if isinstance(e, naming)))
-    status = "ignored" if entry.risk in ("none", "unparsed") else "applied"
+    status: Status = "ignored" if entry.risk in ("none", "unparsed") else "applied"
     return entry.with_status(status, why="the target does not exist yet")
 
 
@@ -158,7 +159,7 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
     found = []
     for number, touched in enumerate([own] if truncate else read.tables):
         named = own if _is_own(touched, own) else touched
-        kind = "truncate" if truncate else "unparsed"
+        kind: Kind = "truncate" if truncate else "unparsed"
         entry = Entry(
             id=id_ if number == 0 else f"{id_}-{number}",
             table=SourceTable(source.name, named.db, named.schema, named.name or ""),

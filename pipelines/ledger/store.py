@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from ingest.config.routes import Route, followed
-from ingest.ddl.changes import Lineage, RecreateTable, RenameTable
+from ingest.ddl.changes import Lineage, RecreateTable, RenameTable, schema_changes
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
@@ -20,7 +20,7 @@ from pipelines.ledger.entries import (
     naming_of,
     write_entries,
 )
-from pipelines.ledger.renames import FirstNames, later_names, renames
+from pipelines.ledger.renames import FirstNames, held, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.contract import made_otherwise
@@ -60,9 +60,7 @@ class EntryStore:
         self.source = source
         # An empty one too is the run's own, which its record fills.
         self.progress_by_target = progress_by_target if progress_by_target is not None else {}
-        self.feeding_now: dict[str, Mapping[SourceTable, Collection[str]]] = {}
-        """Of targets that are brought forward now the source tables with changes for them, each
-        with the columns (in lower case) that it sends."""
+        self._feeding: dict[str, Mapping[SourceTable, Collection[str]]] = {}
         self._unsaved: dict[str, Entry] = {}
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()
@@ -113,6 +111,26 @@ class EntryStore:
         approved = [entry for entry in list(self.entries.values()) if entry.status == "approved"]
         return [entry for entry in approved if not self.too_early(entry)]
 
+    def bring_forward(self, target: str, sent: Mapping[SourceTable, Collection[str]]) -> None:
+        """Know, for the rest of the run, that a target is brought forward: `sent` are the source
+        tables with changes for it, each with the columns (in lower case) that it sends."""
+        self._feeding[target] = sent
+
+    def feeding(self, target: str) -> Mapping[SourceTable, Collection[str]]:
+        """See `bring_forward`; nothing of a target that is not."""
+        return self._feeding.get(target, {})
+
+    def target_exists(self, table: SourceTable) -> bool:
+        """Whether the source table has a target that is there."""
+        route = self.route(table)
+        return route is not None and self.warehouse.exists("gold", route.target)
+
+    def held_tables(self, beside: Iterable[Entry] = ()) -> set[SourceTable]:
+        """The new names of tables that wait for a rename, by the entries and those `beside` them,
+        and have no target of their own."""
+        waiting = held([*self.entries.values(), *beside])
+        return {table for table in waiting if not self.target_exists(table)}
+
     def too_early(self, entry: Entry) -> bool:
         """Whether the entry's target cannot be touched yet. Of one that is there and of which
         nothing is recorded, since a run was killed while making it, nobody knows until changes come
@@ -125,7 +143,7 @@ class EntryStore:
         if progress is not None and self._made_otherwise(entry, progress):
             return True
         recorded = progress is not None and progress.watermarks
-        if recorded or entry.target in self.feeding_now:
+        if recorded or entry.target in self._feeding:
             return False
         return self.warehouse.exists("gold", entry.target)
 
@@ -143,6 +161,15 @@ class EntryStore:
             later = later_names(entry.table, self.first_names)
             self._statements[entry.id] = statement_of(entry, limits, later)
         return self._statements[entry.id]
+
+    def keep_statement(self, id_: str, statement: Statement) -> None:
+        """Keep a statement that was read already for the entry with this id."""
+        self._statements[id_] = statement
+
+    def stated(self, entry: Entry) -> Entry:
+        """An entry that is not reviewed yet, with what its statement does."""
+        effects = entry.effects or schema_changes(self.statement(entry).clauses, {})
+        return replace(entry, effects=effects)
 
     def stage_entry(self, entry: Entry) -> None:
         """Hold an entry as it now is; it is written by `save_staged`."""

@@ -1,4 +1,4 @@
-"""How long what waits has waited: messages for silver, changes for their target.
+"""Since when the oldest messages wait to be decoded, and the oldest changes for their target.
 
 What is looked at lies beyond the cursors, or is of targets that lag: little, where nothing does.
 """

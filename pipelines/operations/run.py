@@ -654,7 +654,8 @@ class Run:
             if text is not None:
                 self._say(text)
                 self.outcome.spoilt.append(text)
-            # Said, and no failure: what came for a small table may all wait for a decision (60).
+            # Said, and no failure: what came for a small table may all wait for a decision
+            # (semantics.md, 60).
             for said in filter(None, map(spoilt_target, tables)):
                 self._say(said)
 

@@ -205,9 +205,9 @@ def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
     store.progress_by_target["s", "t"] = progress
     assert unfinished() == ["again", "gone"]
     # The run that makes it knows who feeds it.
-    store.feeding_now["t"] = {}
+    store.bring_forward("t", {})
     assert unfinished() == ["drop", "again", "gone"]
-    store.feeding_now.clear()
+    store._feeding.clear()
     known = replace(progress, watermarks={"shop.crate": Watermarks()})
     store.progress_by_target["s", "t"] = known
     assert unfinished() == ["drop", "again", "gone"]
@@ -219,7 +219,7 @@ def test_a_key_that_another_source_table_was_given() -> None:
     store: Any = SimpleNamespace(
         source="s",
         progress=lambda target: None,
-        feeding_now={"t": {one: {"id"}, two: {"id"}}},
+        feeding=lambda target: {one: {"id"}, two: {"id"}} if target == "t" else {},
         first_name=lambda table: table,
         of=lambda table: entries[table],
     )
@@ -248,7 +248,7 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     store: Any = SimpleNamespace(
         source="s",
         progress={"t": progress}.get,
-        feeding_now={},
+        feeding=lambda target: {},
         first_name=lambda table: table,
         lineage=lambda table: gone[table],
     )
@@ -275,7 +275,8 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     assert left(approved) == (AddColumn("d", "bigint"), *proposed[3:])
     assert left(replace(approved, proposed=proposed)) == proposed
     # One whose first changes come in this very run has what it sends.
-    store.progress, store.feeding_now = {}.get, {"t": {one: {"a", "b"}, two: {"a"}}}
+    store.progress = {}.get
+    store.feeding = lambda target: {one: {"a", "b"}, two: {"a"}}
     assert left() == proposed[1:]
     gone[two] = lineage([((4,), DropColumn("a"), False)])
     assert left() == proposed

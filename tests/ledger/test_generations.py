@@ -9,7 +9,7 @@ import pytest
 from ingest.ddl.changes import AddColumn, FreezeTable, RecreateTable
 from ingest.ddl.parse import parse
 from ingest.names import SourceTable
-from pipelines.ledger.decisions import known_as
+from pipelines.ledger.coming_statements import known_as
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import (
     columns_as_clauses,

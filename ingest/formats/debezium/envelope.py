@@ -2,6 +2,11 @@
 
 Messages that leave out which table or which change they are about are refused here too.
 
+To add a connector: what its source block has beside the others' in `Source`, the family of its
+column types in `_FAMILIES`, and in `order.py` what its position is (`_ORDERS`), whether several
+changes may stand at one (`_CROWDED`), and what tells it where no connector is named (`_TRACES`).
+For messages without a schema `declared.py` has the digits of its times (`_DEFAULT_DIGITS`).
+
 Source: https://debezium.io/documentation/reference/3.6/connectors/ (source blocks per connector).
 """
 

@@ -1,4 +1,4 @@
-"""How long what waits has waited: messages for silver, changes for their target."""
+"""When the oldest of what waits came: messages to be decoded, changes for their target."""
 
 from __future__ import annotations
 

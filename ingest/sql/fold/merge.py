@@ -16,24 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ingest import position
-from ingest.position import Pos, pos_literal
+from ingest.sql.fold.truncates import Truncates
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import slots
 from ingest.sql.quoting import quoted, quoted_list, sql_text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Truncate:
-    """A truncate: rows of `label` below `pos` go; by arrival only those of its own stream.
-
-    `time` (µs): what the rows that stay are marked with.
-    """
-
-    label: str
-    pos: Pos
-    by_arrival: bool
-    time: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +39,7 @@ class Merge:
     mixed: bool = False
     own: bool = False
     sparing: bool = False
-    truncates: tuple[Truncate, ...] = ()
+    truncates: Truncates | None = None
 
 
 def sql(merge: Merge) -> str:
@@ -83,7 +69,7 @@ def sql(merge: Merge) -> str:
         updates.append("t._deleted_at = s._deleted_at")
         same = f"({same}) AND t._deleted_at <=> s._deleted_at"
     if merge.truncates:
-        same = f"({same}) AND NOT ({_cut_off(merge)})"
+        same = f"({same}) AND NOT ({merge.truncates.reached})"
     rows = merge.rows
     if merge.sparing:
         rows = (
@@ -108,7 +94,7 @@ def sql(merge: Merge) -> str:
         "WHEN NOT MATCHED AND NOT s._gone AND s._whole "
         f"THEN INSERT ({quoted_list(names)}) "
         f"VALUES ({', '.join(values)})",
-        *(_truncate_clause(merge, truncate) for truncate in merge.truncates),
+        _truncate_clause(merge, merge.truncates) if merge.truncates else "",
     ]
     return "\n".join(clause for clause in clauses if clause)
 
@@ -120,7 +106,7 @@ def _new(merge: Merge, name: str, came: str) -> str:
     sets = f"s._sets IS NULL OR array_contains(s._sets, {sql_text(name)})"
     kept = f"t.{quoted(name)}"
     if merge.truncates and not merge.soft:
-        kept = f"IF({_cut_off(merge)}, NULL, {kept})"
+        kept = f"IF({merge.truncates.reached}, NULL, {kept})"
     if merge.own and merge.soft:
         kept = f"IF({_OF_ANOTHER}, NULL, {kept})"
     return f"IF({sets}, {came}, {kept})"
@@ -130,23 +116,13 @@ _OF_ANOTHER = "t._source_table <> s._source_table"
 """Where a row that another source table brought, and which is marked as deleted, is taken over."""
 
 
-def _cut_off(merge: Merge) -> str:
-    """SQL that is true where a truncate reaches the stored row."""
-    return " OR ".join(f"({reached(truncate)})" for truncate in merge.truncates)
-
-
-def reached(truncate: Truncate) -> str:
-    below = position.reached(truncate.pos, "t._pos", by_arrival=truncate.by_arrival)
-    return f"t._source_table = {sql_text(truncate.label)} AND {below}"
-
-
-def _truncate_clause(merge: Merge, truncate: Truncate) -> str:
-    below = reached(truncate)
-    if merge.soft:
-        at = f"timestamp_micros({truncate.time or 0})"
-        return (
-            f"WHEN NOT MATCHED BY SOURCE AND {below} AND t._deleted_at IS NULL "
-            f"THEN UPDATE SET t._deleted_at = {at}, t._event_time = {at}, "
-            f"t._pos = {pos_literal(truncate.pos)}"
-        )
-    return f"WHEN NOT MATCHED BY SOURCE AND {below} THEN DELETE"
+def _truncate_clause(merge: Merge, truncates: Truncates) -> str:
+    taken = f"WHEN NOT MATCHED BY SOURCE AND {truncates.reached}"
+    if not merge.soft:
+        return f"{taken} THEN DELETE"
+    first = truncates.first
+    at = f"timestamp_micros(coalesce({first}.time, 0L))"
+    return (
+        f"{taken} AND t._deleted_at IS NULL "
+        f"THEN UPDATE SET t._deleted_at = {at}, t._event_time = {at}, t._pos = {first}.pos"
+    )

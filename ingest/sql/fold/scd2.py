@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ingest.position import message_of, source_part
 from ingest.sql.fold.latest import SURPRISE
-from ingest.sql.fold.merge import Truncate, reached
+from ingest.sql.fold.truncates import Truncates
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
@@ -188,7 +188,7 @@ class Merge:
     projection: Projection
     soft: bool
     timely: bool
-    truncates: tuple[Truncate, ...] = ()
+    truncates: Truncates | None = None
 
 
 def merge_sql(merge: Merge) -> str:
@@ -227,17 +227,19 @@ def merge_sql(merge: Merge) -> str:
         f"WHEN NOT MATCHED AND s._act = 'put' THEN INSERT ({', '.join(names)}) "
         f"VALUES ({', '.join(values)})"
     )
-    return "\n".join(
-        [*clauses, *(_truncate_clause(merge, truncate) for truncate in merge.truncates)]
-    )
+    if merge.truncates:
+        clauses.append(_truncate_clause(merge, merge.truncates))
+    return "\n".join(clauses)
 
 
-def _truncate_clause(merge: Merge, truncate: Truncate) -> str:
-    time = "CAST(NULL AS bigint)" if truncate.time is None else truncate.time
-    at = f"timestamp_micros({time})"
-    ends = [f"t._valid_to = greatest(t._valid_from, {at})", "t._current = false"]
-    ends += [f"t._deleted_at = timestamp_micros({truncate.time or 0})"] if merge.soft else []
+def _truncate_clause(merge: Merge, truncates: Truncates) -> str:
+    time = f"{truncates.first}.time"
+    ends = [
+        f"t._valid_to = greatest(t._valid_from, timestamp_micros({time}))",
+        "t._current = false",
+    ]
+    ends += [f"t._deleted_at = timestamp_micros(coalesce({time}, 0L))"] if merge.soft else []
     return (
-        f"WHEN NOT MATCHED BY SOURCE AND t._current AND {reached(truncate)} "
+        f"WHEN NOT MATCHED BY SOURCE AND t._current AND {truncates.reached} "
         f"THEN UPDATE SET {', '.join(ends)}"
     )

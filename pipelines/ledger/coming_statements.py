@@ -1,0 +1,255 @@
+"""The schema changes and truncates that a run meets in silver, each until it is reviewed.
+
+`coming_statements` takes them up: new ones, and those of tables that were in silver only. What
+online schema tools do to tables of their own counts where those take a table's name; a CREATE of a
+table that was dropped is its new generation.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from ingest.ddl.changes import RecreateTable
+from ingest.ddl.model import Clause, Statement, TableName
+from ingest.ddl.parse import ghost, identity
+from ingest.ddl.risks import Kind
+from ingest.names import SourceTable
+from ingest.position import Pos
+from pipelines.ledger import generations
+from pipelines.ledger.entries import IN_FORCE, WAITING, Entry
+from pipelines.ledger.statements import STEP_OF_ANOTHER, in_silver, taken_up
+from pipelines.ledger.store import EntryStore
+from pipelines.silver.pending import PendingChanges
+from pipelines.targets.progress import source_cursor
+
+
+class ComingStatements:
+    """By source table, what is not reviewed yet, in order. Targets are brought forward at once:
+    each takes those of its own source tables."""
+
+    def __init__(self, store: EntryStore) -> None:
+        self._store = store
+        self._by_table: dict[SourceTable, list[Entry]] = {}
+        self.met: set[str] = set()
+        """The ids of all that were met, those that are reviewed by now among them."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        for entries in list(self._by_table.values()):
+            yield from list(entries)
+
+    @property
+    def tables(self) -> list[SourceTable]:
+        """The source tables with any, in the order in which these stand."""
+        places = {table: [e.pos or () for e in found] for table, found in self._by_table.items()}
+        return sorted(places, key=lambda table: places[table])
+
+    def of(self, table: SourceTable) -> list[Entry]:
+        """Those of one source table."""
+        return list(self._by_table.get(table, ()))
+
+    def take(self, table: SourceTable) -> list[Entry]:
+        """Those of one source table, which come no more."""
+        return self._by_table.pop(table, [])
+
+    def take_one(self, entry: Entry) -> None:
+        """Leave one out from now on."""
+        others = [other for other in self.of(entry.table) if other.id != entry.id]
+        self._by_table[entry.table] = others
+
+    def add(self, entry: Entry) -> None:
+        """Let one come, behind the others of its table."""
+        self._by_table.setdefault(entry.table, []).append(entry)
+        self.met.add(entry.id)
+
+    def creates(self, entry: Entry) -> bool:
+        """Whether a table is made by an entry, and not as a new generation of one."""
+        read = self._read(entry)
+        made = entry.kind == "create_table" or (read is not None and read.creates_table)
+        return made and not generations.recreates(entry)
+
+    def drops(self, entry: Entry) -> bool:
+        """Whether no table has the entry's name behind it. Where a rename is in force, gold follows
+        the table, and what becomes of the name is for `Ledger.taken_again`."""
+        if entry.kind in ("ghost", "truncate"):
+            return False
+        read = self._read(entry)
+        if (read is not None and generations.drops(read)) or entry.kind == "drop_table":
+            return True
+        away = entry.kind == generations.RENAMED or (
+            read is not None and generations.renames_away(read)
+        )
+        return away and entry.status not in IN_FORCE
+
+    def _read(self, entry: Entry) -> Statement | None:
+        """The statement of an entry that was met in this run."""
+        return self._store.statement(entry) if entry.id in self.met else None
+
+    def join_generations(self) -> None:
+        """Make each CREATE of a table that was dropped a new generation of it; the DROP is taken up
+        by that."""
+        for entries in self._by_table.values():
+            entries.sort(key=lambda entry: entry.pos or ())
+            dropped = set[str]()
+            for place, entry in enumerate(entries):
+                gone = self._dropped_before(entry)
+                if gone is None and not self._replaces(entry):
+                    continue
+                if gone is not None and gone.status in WAITING:
+                    self._store.stage_entry(self._superseded(gone, entry))
+                    dropped.add(gone.id)
+                joined = (*entry.joined, *([gone.id] if gone is not None else []))
+                entries[place] = replace(entry, effects=(RecreateTable(),), joined=joined)
+            entries[:] = [entry for entry in entries if entry.id not in dropped]
+
+    def _makes_table(self, entry: Entry) -> bool:
+        made = entry.pos is not None and entry.kind != "truncate"
+        return made and self._store.statement(entry).creates_table
+
+    def _replaces(self, entry: Entry) -> bool:
+        return self._makes_table(entry) and generations.replaces(self._store.statement(entry))
+
+    def _dropped_before(self, entry: Entry) -> Entry | None:
+        """The DROP that an entry makes good, if it does."""
+        if not self._makes_table(entry):
+            return None
+        others = [*self._store.of(entry.table), *self.of(entry.table)]
+        return generations.dropped_before(entry, ((e, self.drops(e)) for e in others))
+
+    def _superseded(self, gone: Entry, by: Entry) -> Entry:
+        """A DROP that the CREATE behind it stands for: there is one proposal for both."""
+        route, read = self._store.route(gone.table), self._store.statement(gone)
+        kind: Kind = generations.RENAMED if generations.renames_away(read) else "drop_table"
+        target = route.target if route is not None else None
+        # What it would have done, were it a rename, is not done.
+        gone = replace(gone, target=target, risk="destructive", kind=kind, effects=())
+        return gone.with_status("superseded", why=f"the table was created again: see {by.id}")
+
+
+def coming_statements(store: EntryStore, pending: PendingChanges) -> ComingStatements:
+    """What the pending changes come with. Steps of schema tools are entered as ignored."""
+    coming = ComingStatements(store)
+    waiting = store.held_tables()
+    for again in taken_up(
+        store.entries.values(),
+        lambda table: table not in waiting and bool(store.route(store.first_name(table))),
+    ):
+        coming.add(replace(again, table=store.first_name(again.table)))
+    batches = [batch for s in pending.stats for batch in s.logged or ()]
+    if batches:
+        _read(store, coming, pending, first=min(batches), last=max(batches))
+    coming.join_generations()
+    return coming
+
+
+def _read(
+    store: EntryStore, coming: ComingStatements, pending: PendingChanges, *, first: int, last: int
+) -> None:
+    """Take up the DDL and truncates of these batches that are not known yet."""
+    cursor = source_cursor(store.progress_by_target, store.source)
+    met = [
+        *(SourceTable(store.source, *names) for names in cursor.tables),
+        *(entry.table for entry in store.entries.values()),
+        *(s.table for s in pending.stats),
+        *store.first_names,
+    ]
+    known_names = {_folded(table): store.first_name(table) for table in met if table.table}
+    known = {*store.entries, *(id_ for e in store.entries.values() for id_ in e.joined)}
+    source = store.warehouse.config.sources[store.source]
+    found = in_silver(store.warehouse, source, first, last=last)
+    tables = {*known_names.values()}
+    for entry, statement in itertools.chain.from_iterable(
+        (each, *of_dropped_database(*each, tables)) for each in found
+    ):
+        if entry.id in known:
+            continue
+        known.add(entry.id)
+        coming.met.add(entry.id)
+        store.keep_statement(entry.id, statement)
+        if statement.ghost is not None:
+            # It counts once the shadow table takes the name of the table it stands for.
+            step = replace(entry, table=entry.table._replace(table=statement.ghost))
+            step = replace(step, kind="ghost", risk="none")
+            store.stage_entry(step.with_status("ignored", why=STEP_OF_ANOTHER))
+            continue
+        coming.add(replace(entry, table=known_as(entry.table, statement, known_names)))
+        for step, read in _cut_over(store, coming, entry, statement=statement):
+            if step.id not in known:
+                known.add(step.id)
+                store.keep_statement(step.id, read)
+                coming.add(replace(step, table=known_as(step.table, read, known_names)))
+
+
+def _cut_over(
+    store: EntryStore, coming: ComingStatements, entry: Entry, *, statement: Statement
+) -> Iterator[tuple[Entry, Statement]]:
+    """What online schema changes have made of the tables whose names their shadow tables take by
+    this statement, where it stands (semantics.md, 53)."""
+    for clause in statement.clauses:
+        shadow, new = clause.table, clause.new_table
+        if clause.kind != "ghost" or new is None or not ghost(shadow.name) or ghost(new.name):
+            continue
+        steps = _steps(store, coming, shadow, below=entry.pos or ())
+        made = max((e.pos or () for e, read in steps if read.ghost is None), default=())
+        for step, read in steps:
+            if read.ghost is not None and (step.pos or ()) > made:
+                yield (
+                    Entry(
+                        id=f"{step.id}-0",
+                        table=SourceTable(store.source, *new),
+                        statement=step.statement,
+                        dialect=step.dialect,
+                        pos=entry.pos,
+                        event_time=entry.event_time,
+                    ),
+                    read,
+                )
+
+
+def _steps(
+    store: EntryStore, coming: ComingStatements, shadow: TableName, *, below: Pos
+) -> list[tuple[Entry, Statement]]:
+    """What there was of a shadow table below a position, but its renames."""
+    entries = itertools.chain(store.entries.values(), coming)
+    of_shadow = (e for e in entries if TableName(*e.table[1:]).folded() == shadow.folded())
+    steps = ((e, store.statement(e)) for e in of_shadow if (e.pos or ()) < below)
+    return [
+        (entry, read)
+        for entry, read in steps
+        if not any(clause.new_table is not None for clause in read.clauses)
+    ]
+
+
+def of_dropped_database(
+    entry: Entry, statement: Statement, tables: Collection[SourceTable]
+) -> Iterator[tuple[Entry, Statement]]:
+    """What a DROP DATABASE is to those of the source's tables that were in it: each is dropped."""
+    for gone in (clause.table for clause in statement.clauses if clause.kind == "drop_database"):
+        for table in sorted(tables, key=str):
+            own = TableName(*table[1:])
+            db, schema, _ = gone.folded()
+            if own.folded()[0] != db or (schema and own.folded()[1] != schema):
+                continue
+            id_ = identity(entry.id, source=entry.table.source, table=own)
+            dropped = Clause(kind="drop_table", table=own)
+            yield (
+                replace(entry, id=id_, table=table),
+                replace(statement, table=own, clauses=(dropped,)),
+            )
+
+
+def known_as(
+    table: SourceTable, statement: Statement, known: Mapping[tuple[str, ...], SourceTable]
+) -> SourceTable:
+    """The table under the name that its rows have. A shadow table may have got more underscores
+    than one: pt-online-schema-change puts them before its name until that is free."""
+    named, name = table, table.table or ""
+    while _folded(named) not in known and statement.ghost and name.startswith("_"):
+        name = name[1:]
+        named = named._replace(table=name)
+    return known.get(_folded(named), table)
+
+
+def _folded(table: SourceTable) -> tuple[str, ...]:
+    return tuple((name or "").lower() for name in table)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FIELDS = ("db", "schema", "table")
 DEFAULT_TARGET = "{db}_{table}"
@@ -49,6 +49,21 @@ class SourceTable(NamedTuple):
 def label_of(table: SourceTable) -> str:
     """`db.table` or `db.schema.table`, as `_source_table` has it."""
     return ".".join(part for part in (table.db, table.schema, table.table) if part)
+
+
+def declared_for(
+    declared: Mapping[str, Any], names: tuple[str | None, str | None, str | None]
+) -> Any:
+    """What the YAML says per source table, for the one with these names (db, schema, table): by
+    `db.schema.table`, else `db.table`, `schema.table`, `table`."""
+    if not declared:
+        return {}
+    db, schema, table = names
+    for parts in ((db, schema, table), (db, table), (schema, table), (table,)):
+        found = declared.get(".".join(part for part in parts if part))
+        if found is not None:
+            return found
+    return {}
 
 
 def quoted(name: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from ingest.config.options import option_value
 from ingest.config.sources import Source
 from ingest.formats import FORMATS
-from ingest.wire.declared import declared_for
+from ingest.names import declared_for
 
 ACCESS = {"schema_registry", "schema_folder", "registry_user", "registry_timeout"}
 """Options that say where schemas are found: no value depends on them."""

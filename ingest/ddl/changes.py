@@ -18,7 +18,7 @@ from ingest.ddl.model import Clause
 from ingest.names import lowered
 from ingest.position import Pos
 
-Told = TypeVar("Told")
+Fact = TypeVar("Fact")
 
 
 class _Change(msgspec.Struct, frozen=True, tag_field="change", tag=True, omit_defaults=True):
@@ -397,11 +397,11 @@ def added_with_default(entries: Lineage) -> dict[str, Added]:
 
 
 def _by_todays_names(
-    entries: Lineage, said: Callable[[Pos, ColumnChange], Told | None]
-) -> dict[str, Told]:
+    entries: Lineage, said: Callable[[Pos, ColumnChange], Fact | None]
+) -> dict[str, Fact]:
     """What the changes in force say of columns (`said`, None: nothing), by the names of today, in
     lower case: a rename keeps it, and it goes with the column."""
-    found: dict[str, Told] = {}
+    found: dict[str, Fact] = {}
     for pos, changes in _at_once(entries):
         before = dict(found)
         for name in freed(changes):

@@ -27,6 +27,7 @@ from ingest.formats import FORMATS, order_scheme
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
 from ingest.limits import Limits, check_columns, check_message, statement_too_large
+from ingest.names import declared_for
 from ingest.values.jsontext import compacted
 from ingest.wire.contract import (
     Changes,
@@ -36,7 +37,6 @@ from ingest.wire.contract import (
     Message,
     TableDecoder,
 )
-from ingest.wire.declared import declared_for
 from ingest.wire.doubled_names import check_names
 
 SilverRow = tuple[Any, ...]

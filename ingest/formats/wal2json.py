@@ -20,7 +20,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
-from ingest.names import lowered
+from ingest.names import declared_for, lowered
 from ingest.values import canonical, jsontext
 from ingest.values.source_types import bits_type, parse_type, spark_type
 from ingest.wire.clock import Clock
@@ -35,7 +35,7 @@ from ingest.wire.contract import (
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_after, refuse_rows
-from ingest.wire.declared import Convert, Texts, declared_for, plain, sql_converter
+from ingest.wire.declared import Convert, Texts, plain, sql_converter
 from ingest.wire.scalars import Scalar, text_of
 from ingest.wire.typed_rows import TableRows
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import ColumnType, Row, Types
+from ingest.names import declared_for
 from ingest.values import canonical
 from ingest.values.jsontext import nested
 from ingest.values.source_types import SourceType, parse_type, spark_type, types_of
@@ -95,19 +96,6 @@ class TableTypes:
             in_any_case(known),
             frozenset(in_any_case(types)),
         )
-
-
-def declared_for(declared: Mapping[str, Any], names: TableName) -> Any:
-    """What the YAML says per source table, for this one: by `db.schema.table`, else `db.table`,
-    `schema.table`, `table`."""
-    if not declared:
-        return {}
-    db, schema, table = names
-    for parts in ((db, schema, table), (db, table), (schema, table), (table,)):
-        found = declared.get(".".join(part for part in parts if part))
-        if found is not None:
-            return found
-    return {}
 
 
 def in_sent_names(declared: Mapping[str, str], sent: Iterable[str]) -> dict[str, str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ingest.events import ColumnType, Row, Types
+from ingest.names import declared_for
 from ingest.values.source_types import spark_type, types_of
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Convert, Texts, declared_for, in_sent_names, sql_converter
+from ingest.wire.declared import Convert, Texts, in_sent_names, sql_converter
 
 _PATTERNS_MOST = 1_000
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import TableError
-from ingest.names import SourceTable, label_of, lowered
-from ingest.wire.declared import declared_for
+from ingest.names import SourceTable, declared_for, label_of, lowered
 
 if TYPE_CHECKING:
     from ingest.config.load import Config

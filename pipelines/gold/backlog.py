@@ -18,8 +18,7 @@ from ingest.config.mistakes import nearest
 from ingest.config.modes import mode_of
 from ingest.config.routes import Route
 from ingest.ddl.parse import ghost
-from ingest.names import SourceTable, matches
-from ingest.wire.declared import declared_for
+from ingest.names import SourceTable, declared_for, matches
 from pipelines.gold.plan import keys_in_yaml
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names

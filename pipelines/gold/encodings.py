@@ -18,10 +18,9 @@ from ingest.config.sources import Source
 from ingest.ddl.model import Statement
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable, declared_for, label_of
 from ingest.position import Pos, highest
 from ingest.values.source_types import DECIMALS, parse_type
-from ingest.wire.declared import declared_for
 from pipelines.ledger.statements import typed_columns
 from pipelines.silver.pending import BatchStats, ColumnValues
 

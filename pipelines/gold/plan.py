@@ -21,14 +21,13 @@ from ingest.ddl.changes import Lineage, name_after, names_through, renamed
 from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.names import SourceTable, label_of, lowered
+from ingest.names import SourceTable, declared_for, label_of, lowered
 from ingest.position import Pos, lowest_copies
 from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
 from ingest.sql.silver import TRUNCATES, truncates, up_to_batches
-from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch, Truncates
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret

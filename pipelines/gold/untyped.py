@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl.changes import AddColumn, AlterColumnType
-from ingest.names import lowered
+from ingest.names import declared_for, lowered
 from ingest.sql.metadata import source_name
-from ingest.wire.declared import declared_for
 from pipelines.ledger.entries import IN_FORCE, Entry
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Names, load_progress

@@ -24,8 +24,8 @@ class Counts(NamedTuple):
     rejects: int = 0
     shards: int = 0
     tables: int = 0
-    halves_from: int | None = None
-    halves_to: int | None = None
+    split_from: int | None = None
+    split_to: int | None = None
     messages: int = 0
     changes: int = 0
     event_times: Sequence[int] | None = None
@@ -61,8 +61,8 @@ def _measures() -> list[Column]:
         F.count_if(F.col("kind") == "reject").alias("rejects"),
         F.count_if(F.array_contains("warnings", Code.SHARD.value)).alias("shards"),
         F.approx_count_distinct(F.struct("db", "schema", "table")).alias("tables"),
-        F.min(half).alias("halves_from"),
-        F.max(half).alias("halves_to"),
+        F.min(half).alias("split_from"),
+        F.max(half).alias("split_to"),
         F.count_if(F.col("row") == 0).alias("messages"),
         F.count_if(changed).alias("changes"),
         F.percentile_approx(happened, list(QUANTILES), _ACCURACY).alias("event_times"),

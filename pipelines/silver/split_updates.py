@@ -54,7 +54,7 @@ def completed_pairs(
 ) -> DataFrame | None:
     """The pairs that `batch` completes, rows of silver of batch `to`; None where it has no half.
     `coming`: its rows, where silver has them not yet."""
-    if counts.halves_from is None or counts.halves_to is None:
+    if counts.split_from is None or counts.split_to is None:
         return None
     there = warehouse.read("silver", "cdc").where(F.col("batch") <= batch)
     if coming is not None:
@@ -63,7 +63,7 @@ def completed_pairs(
     halved = [name for name, format_ in FORMATS.items() if format_.splits_updates]
     if all(scheme(source, name) == "source" for name in halved):
         # Both halves have the place of their record; by arrival each has its own.
-        known = known.where(F.col("s1").between(counts.halves_from, counts.halves_to))
+        known = known.where(F.col("s1").between(counts.split_from, counts.split_to))
     return _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))
 
 

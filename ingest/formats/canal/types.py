@@ -15,11 +15,12 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.formats.oms.values import LOBS
+from ingest.names import declared_for
 from ingest.values import canonical
 from ingest.values.jsontext import parse_part
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Columns, Convert, TableTypes, declared_for, plain
+from ingest.wire.declared import Columns, Convert, TableTypes, plain
 
 _NAMES = msgspec.json.Decoder(dict[str, str | None])
 _CODES = msgspec.json.Decoder(dict[str, int | str | None], float_hook=str)

@@ -12,11 +12,11 @@ from ingest.ddl.dialect import dialect_of_database
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.dataworks.types import columns_of
+from ingest.names import declared_for
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.values.source_types import family_of
 from ingest.wire.contract import FormatOptions
-from ingest.wire.declared import declared_for
 from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, statement_op
 from ingest.wire.scalars import Scalar, micros_of, number_of, sent_micros_of, text_of
 from ingest.wire.typed_rows import TypedRows

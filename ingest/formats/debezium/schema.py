@@ -46,11 +46,12 @@ from ingest.formats.debezium.values import (
     binary_in_text,
     variable_scale,
 )
+from ingest.names import declared_for
 from ingest.values import jsontext
 from ingest.values.source_types import types_of
 from ingest.wire.avro.connect import Field
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Convert, declared_for, in_any_case, in_sent_names, plain
+from ingest.wire.declared import Convert, in_any_case, in_sent_names, plain
 
 _MOST_BLOCKS = 1_000
 _MOST_TABLES = 10_000

@@ -16,7 +16,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.oms.keys import JOINER
 from ingest.formats.oms.types import OmsTypes
-from ingest.names import lowered
+from ingest.names import declared_for, lowered
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import members, parse
 from ingest.wire.clock import Clock
@@ -30,7 +30,6 @@ from ingest.wire.contract import (
     Option,
     TopLevel,
 )
-from ingest.wire.declared import declared_for
 from ingest.wire.event_types import paired
 from ingest.wire.scalars import Scalar, split_sequence, text_of
 from ingest.wire.typed_rows import TypedRows

@@ -52,10 +52,16 @@ class _Packing(NamedTuple):
     step: int = CHUNK
 
 
+_GZIP = _Packing(lambda: zlib.decompressobj(wbits=31), _gunzip)
+_BZIP2 = _Packing(bz2.BZ2Decompressor, _bunzip)
+_ZSTD = _Packing(lambda: zstandard.ZstdDecompressor().decompressobj(), _unzst, 1024)
 _PACKINGS = {
-    ".gz": _Packing(lambda: zlib.decompressobj(wbits=31), _gunzip),
-    ".bz2": _Packing(bz2.BZ2Decompressor, _bunzip),
-    ".zst": _Packing(lambda: zstandard.ZstdDecompressor().decompressobj(), _unzst, 1024),
+    ".gz": _GZIP,
+    ".gzip": _GZIP,
+    ".bz2": _BZIP2,
+    ".bzip2": _BZIP2,
+    ".zst": _ZSTD,
+    ".zstd": _ZSTD,
 }
 _LEAST_STEP = 64
 _GIGABYTE = 2**30

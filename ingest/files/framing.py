@@ -26,7 +26,8 @@ LENGTH = 4
 def records(
     stream: BinaryIO, framing: str, *, name: str = "", most: int | None = None
 ) -> Iterator[Record]:
-    """The records of a file, in order; `name` ends in .gz, .bz2 or .zst where it is packed.
+    """The records of a file, in order; `name` ends in .gz, .bz2 or .zst (or .gzip, .bzip2,
+    .zstd) where it is packed.
 
     `most`: bytes to which it may unpack, see `limits.Limits`. Raises only what reading `stream`
     raises.
@@ -171,7 +172,7 @@ class _Captured(msgspec.Struct, gc=False):
     key_hex: str | None = None
     payload: str | UnsetType | None = UNSET
     payload_hex: str | None = None
-    headers: list[str | None] | None = None
+    headers: list[str | None] | dict[str, str | None] | None = None
 
 
 _read_captured = msgspec.json.Decoder(_Captured).decode
@@ -188,20 +189,13 @@ def _kcat(line: bytes) -> Record:
         captured = _read_captured(line) if is_utf8(line) else _of_any_bytes(line)
         if captured.payload is UNSET and captured.payload_hex is None:
             raise ValueError("Object missing required field `payload`")
-        headers = captured.headers or []
-        names = headers[::2]
-        if len(headers) % 2 or None in names:
-            raise ValueError("Expected names and values by turns - at `$.headers`")
-        for name in (captured.topic or "", *names):
-            str(name).encode()
+        headers = _headers(captured)
+        for name in (captured.topic or "", *(name for name, _ in headers)):
+            name.encode()
         return Record(
             _bytes(captured.payload_hex, captured.payload),
             _bytes(captured.key_hex, captured.key),
-            tuple(
-                (str(name), _bytes(None, value))
-                for name, value in zip(names, headers[1::2], strict=True)
-            )
-            or None,
+            tuple((name, _bytes(None, value)) for name, value in headers) or None,
             captured.topic,
             captured.partition,
             captured.offset,
@@ -209,6 +203,17 @@ def _kcat(line: bytes) -> Record:
         )
     except (ValueError, RecursionError) as error:
         return broken(line, f"expected a line of kcat -J: {error}; got {excerpt(line)}")
+
+
+def _headers(captured: _Captured) -> list[tuple[str, str | None]]:
+    """Names and values by turns, as kcat has them, or an object, as other tools write it."""
+    sent = captured.headers or []
+    if isinstance(sent, dict):
+        return list(sent.items())
+    names = [name for name in sent[::2] if name is not None]
+    if len(sent) % 2 or 2 * len(names) != len(sent):
+        raise ValueError("Expected names and values by turns - at `$.headers`")
+    return list(zip(names, sent[1::2], strict=True))
 
 
 def _bytes(digits: str | None, text: str | UnsetType | None) -> bytes | None:

@@ -31,6 +31,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".zst": zstandard.ZstdCompressor().compress,
 }
+LONG_SUFFIXES = {".gzip": ".gz", ".bzip2": ".bz2", ".zstd": ".zst"}
 ORDER = {
     "type": "record",
     "name": "shop.Order",
@@ -124,6 +125,12 @@ def test_lines_come_back_whatever_the_packing(suffix: str, lines: list[bytes]) -
     expected = [line for line in lines if line]
     expected[:1] = [line.removeprefix(b"\xef\xbb\xbf") for line in expected[:1]]
     assert values(packed, "lines", f"a.jsonl{suffix}") == [line for line in expected if line]
+
+
+@pytest.mark.parametrize("suffix", LONG_SUFFIXES)
+def test_archives_by_the_names_of_their_tools(suffix: str) -> None:
+    packed = PACKED[LONG_SUFFIXES[suffix]](b"a\nb\n")
+    assert values(packed, "lines", f"a.jsonl{suffix}") == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
@@ -253,6 +260,12 @@ def test_bad_base64_harms_no_neighbour(line: bytes) -> None:
         ),
         ('{"payload":""}', Record(b"")),
         ('{"payload_hex":""}', Record(b"")),
+        # Headers as an object, as other tools than kcat write them.
+        (
+            '{"payload":"x","headers":{"a":"1","b":null}}',
+            Record(b"x", None, (("a", b"1"), ("b", None))),
+        ),
+        ('{"payload":"x","headers":{}}', Record(b"x")),
     ],
 )
 def test_kcat(line: str, expected: Record) -> None:

@@ -8,7 +8,7 @@ from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.projection import CHANGES_KEY, LEAVES_KEY, Projection
 from ingest.sql.query import query
-from ingest.sql.quoting import sql_texts
+from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.sequence import sequence_position
 from ingest.sql.silver import above_pos, below_pos, named
 
@@ -84,6 +84,13 @@ FROM pending GROUP BY {groups}""",
         listed=f"SELECT * EXCEPT (met), size(met) > {images} AS many, "
         f"{_listed(images)} AS images FROM grouped",
     )
+
+
+def changes_of_batches(silver: str, *, source: str, batches: str) -> str:
+    """The changes of a source in silver's batches (SQL that is true for their rows), in one part:
+    who folds them needs no shuffle."""
+    where = f"source = {sql_text(source)} AND kind = 'change' AND {batches}"
+    return f"SELECT /*+ COALESCE(1) */ * FROM {silver} WHERE {where}"
 
 
 def schema_hints(silver: str, where: str) -> str:

@@ -55,7 +55,8 @@ class TableBatch:
     """What silver batches above `above`, up to `last`, hold of `table` for a target; a history is
     a batch that begins at 0. `pipelines.gold.plan` builds it.
 
-    `silver`, `target_table`: SQL names of silver's table and the target's. `watermarks`: what gold
+    `silver`, `target_table`: SQL names of silver's table and the target's. `staged`: of a relation
+    that has the changes of this batch, where they were read beforehand. `watermarks`: what gold
     remembers of the source table. `new_truncates`: those that the batch brings, `earlier_truncates`
     those before it; each with its time (µs) where rows that it leaves behind
     show that (soft deletes, versions).
@@ -72,6 +73,7 @@ class TableBatch:
     projection: Projection
     stats: Sequence[BatchStats]
     silver: str
+    staged: str | None = None
     target: str
     target_table: str
     mode: Mode
@@ -279,11 +281,13 @@ class TableBatch:
         terms = (past_horizon(each.pos, each.batch) for each in self.watermarks.horizons)
         return " OR ".join(terms) or None
 
-    def _read(self, where: str) -> str:
+    def _read(self, where: str, silver: str | None = None) -> str:
         narrowed = f"({where}) AND {self.only}"
         if (trimmed := self._trimmed) is not None:
             narrowed += f" AND NOT ({trimmed})"
-        changes = silver_changes(self.silver, self.names, narrowed, renamed=self.projection.renamed)
+        changes = silver_changes(
+            silver or self.silver, self.names, narrowed, renamed=self.projection.renamed
+        )
         return ordered(self.projection, changes)
 
     @cached_property
@@ -293,7 +297,7 @@ class TableBatch:
 
     def brought(self, where: str) -> str:
         """SQL of this batch's changes, narrowed."""
-        return self._read(f"{self.these} AND {where}")
+        return self._read(f"{self.these} AND {where}", self.staged)
 
     def changes(self) -> str:
         """SQL of this batch's changes of rows, without what a truncate voids.
@@ -301,11 +305,11 @@ class TableBatch:
         Where rows stay it voids nothing: what they held counts. A change at its very place may have
         a copy on the other side of it.
         """
-        where = f"{self.these} AND {ROW_CHANGES}"
+        where = ROW_CHANGES
         if self.all_truncates and not self.soft and self.keeps.latest:
             tied = self.beside_truncates("pos")
             where += f" AND (NOT ({self.below_truncates('pos')}) OR {tied})"
-        return self._read(where)
+        return self.brought(where)
 
     @property
     def first_truncates(self) -> list[Pos]:

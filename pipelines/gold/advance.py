@@ -61,7 +61,7 @@ class TargetBatch:
 
     `error`: why nothing can be applied. `statements`: the DDL and truncates that came, of all
     source tables. `above`: the batch up to which each source table is applied. `applied_batches`:
-    how far each name of theirs then is.
+    how far each name of theirs then is. `staged`: see `pipelines.gold.staged_changes`.
     """
 
     route: Route
@@ -70,6 +70,7 @@ class TargetBatch:
     statements: ComingStatements
     above: Mapping[SourceTable, int]
     applied_batches: dict[Names, int]
+    staged: str | None = None
 
     @property
     def rows(self) -> int:
@@ -122,6 +123,7 @@ def advance(
         watermarks=now.watermarks,
         above=coming.above,
         only=pending.limit.only,
+        staged=coming.staged,
     )
     now, unfit = _apply_in_turn(
         ledger, coming, now, batches=batches, fresh=fresh, was_unkeyed=was_unkeyed

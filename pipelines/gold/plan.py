@@ -191,11 +191,12 @@ def table_batches(
     watermarks: Mapping[str, Watermarks],
     above: Mapping[SourceTable, int],
     only: str,
+    staged: str | None,
 ) -> list[TableBatch]:
     """What source tables have new for their target, each in silver's batches above its own of
-    `above`."""
+    `above`. `staged`: see `TableBatch`."""
     batches = _batches(warehouse, feeds, target, watermarks=watermarks)
-    new = [replace(batch, above=above[batch.table], only=only) for batch in batches]
+    new = [replace(batch, above=above[batch.table], only=only, staged=staged) for batch in batches]
     return with_truncates(warehouse, new)
 
 

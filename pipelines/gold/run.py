@@ -37,6 +37,7 @@ from pipelines.gold.backlog import (
 )
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.redeclared import enter_redeclared
+from pipelines.gold.staged_changes import staged_changes
 from pipelines.ledger.coming_statements import ComingStatements, coming_statements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
@@ -228,7 +229,12 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     advanced = _advanced_cursor(cursor, coming)
     if not (batches or apart or freed or advanced):
         return [], False
-    rows = _applied(ledger, batches, coming.pending, request=request)
+    staging = staged_changes(
+        ledger.warehouse, coming.pending, source=ledger.source, above=cursor.batch
+    )
+    with staging as staged:
+        batches = {name: _staged(batch, cursor, staged) for name, batch in batches.items()}
+        rows = _applied(ledger, batches, coming.pending, request=request)
     # First the ledger: what the source cursor has passed is not looked for again.
     ledger.settle_rest(coming.statements)
     # The source cursor stays where only some targets were brought forward.
@@ -374,6 +380,12 @@ def _target_batch(
         {table: coming.backlog.get(table, batch) for table, batch in above.items()},
         applied_batches(progress, fed, coming.last),
     )
+
+
+def _staged(batch: TargetBatch, cursor: Progress, staged: str | None) -> TargetBatch:
+    """The batch with the changes that were read beforehand, where it has no others."""
+    lags = any(above < cursor.batch for above in batch.above.values())
+    return batch if lags else replace(batch, staged=staged)
 
 
 def _asked_for(

@@ -1,4 +1,4 @@
-"""Frames set down as tables of their own for as long as they are worked with.
+"""Frames set down as tables of their own, or held by Spark, for as long as they are worked with.
 
 Who reads such a table twice does not have it computed twice, and it may be larger than any memory.
 A process that is killed leaves its tables, which say in their names when they were made: who sets
@@ -11,9 +11,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame
 
+from pipelines.platform.rows import named
 from pipelines.platform.warehouse import Warehouse
 
 _LAYER, _PREFIX, _MADE = "silver", "_scratch_", "%Y%m%d%H%M%S"
@@ -33,6 +35,20 @@ def set_down(warehouse: Warehouse, frame: DataFrame) -> Iterator[str]:
         yield warehouse.name(_LAYER, name)
     finally:
         warehouse.drop(_LAYER, name)
+
+
+@contextmanager
+def held(frame: DataFrame) -> Iterator[str]:
+    """A name under which SQL finds the rows of `frame`, computed once, now, and held by Spark's
+    executors until the end: for few rows, in a process that has its tasks. (A MERGE refuses a
+    source that is cached.)"""
+    rows = frame.localCheckpoint()
+    held: Any = rows._jdf.queryExecution().logical().rdd()
+    try:
+        with named(rows) as name:
+            yield name
+    finally:
+        held.unpersist(False)
 
 
 def drop_older(warehouse: Warehouse, age: timedelta) -> list[str]:

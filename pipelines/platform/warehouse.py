@@ -88,6 +88,12 @@ class Warehouse:
         """Whether tables are folders."""
         return self.settings.catalog is None
 
+    @property
+    def in_one_process(self) -> bool:
+        """Whether Spark's tasks run in the process of its driver."""
+        master = self.session.conf.get("spark.master", "") or ""
+        return master == "local" or master.startswith("local[")
+
     @contextmanager
     def shuffling(self, rows: int = 0) -> Iterator[None]:
         """Work on so many rows: of few, a second part of every shuffle costs a third more CPU and

@@ -4,8 +4,10 @@ what gold noted of runs long ago.
 A change of silver is taken away when it is old, applied, and superseded by an old whole image or
 delete of its key above it: so what is left still folds to the same table, now and as of any moment
 since. Left whole are the truncates, keys that changes of the key link, tables whose gold keeps
-versions or every change, and tables that live in silver only. Where a table was trimmed is
-remembered before a row goes (`Horizon`): a change that comes from below it later is set aside.
+versions or every change, tables that live in silver only, and those of which something lies below
+that is not applied yet; an image stays that has a column which neither the later one has nor the
+target. Where a table was trimmed is remembered before a row goes (`Horizon`): a change that comes
+from below it later is set aside.
 """
 
 from __future__ import annotations
@@ -97,7 +99,10 @@ def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: fl
         superseded = [
             (batch, past)
             for batch in reconstruction.batches
-            if (past := _superseded(reconstruction.frames, batch, old))
+            if (past := _superseded(reconstruction.frames, batch, old)) is not None
+            and not _waits(
+                reconstruction.frames, batch, Horizon(past.pos, progress.last_batch, past.time)
+            )
         ]
         if not superseded:
             return 0
@@ -116,7 +121,8 @@ def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: fl
 
 
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
-    changes = events(batch.projection, batch.history(f"{ROW_CHANGES} AND {old}"))
+    history = batch.history(f"{ROW_CHANGES} AND {old}")
+    changes = texts.with_names_beyond(batch.projection, history)
     key_changes = events(batch.projection, batch.history(batch.projection.may_change_key))
     rows = frames.view(frames.sql(texts.superseded(changes, key_changes, soft=batch.soft)))
     top = frames.sql(texts.highest(rows)).first()
@@ -127,18 +133,18 @@ def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past)
     """The watermarks with the new horizon, and of the earlier ones those that keep something
     out."""
     watermarks = progress.watermarks.get(batch.projection.label, Watermarks())
-    kept = [
-        horizon
-        for horizon in watermarks.horizons
-        if not frames.sql(
-            silver_changes(
-                batch.silver,
-                batch.names,
-                past_horizon(horizon.pos, horizon.batch),
-            )
-        ).isEmpty()
-    ]
-    return replace(watermarks, horizons=(*kept, Horizon(past.pos, progress.last_batch, past.time)))
+    kept = [horizon for horizon in watermarks.horizons if _waits(frames, batch, horizon)]
+    return replace(watermarks, horizons=(*kept, _horizon(past, progress)))
+
+
+def _horizon(past: Past, progress: Progress) -> Horizon:
+    return Horizon(past.pos, progress.last_batch, past.time)
+
+
+def _waits(frames: Frames, batch: TableBatch, horizon: Horizon) -> bool:
+    """Whether silver has changes of the source table that a horizon keeps out."""
+    kept_out = past_horizon(horizon.pos, horizon.batch)
+    return not frames.sql(silver_changes(batch.silver, batch.names, kept_out)).isEmpty()
 
 
 def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:

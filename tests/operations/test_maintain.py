@@ -169,6 +169,49 @@ def test_nothing_goes_by_itself(
     assert project.ingest("reconcile", "shop_items").code == 0
 
 
+def test_what_gold_may_ask_for_stays(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An excluded column's last value, and what a change that is not applied yet lies above."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/ingest.yml", SETTINGS)
+    project.write("conf/sources/shop.yml", SOURCE)
+    tables = "source: shop\ntables: [{{from: '*', exclude: [{}]}}]\n"
+    project.write("conf/tables/shop.yml", tables.format("note"))
+
+    def change(table: str, kind: str, number: int, **row: str) -> dict[str, Any]:
+        old = {"price": "0"} if kind == "UPDATE" else None
+        typed = {"id": "int", "price": "decimal(12,2)", "note": "varchar(20)"}
+        types = {name: typed[name] for name in row}
+        es = T0 + number * 1000
+        return canal(table, kind, row, es=es, id_=number, old=old, types=types)
+
+    old = [
+        change("items", "INSERT", 1, id="1", price="1", note="kept"),
+        change("items", "UPDATE", 2, id="1", price="2"),
+        change("boxes", "INSERT", 3, id="1", price="1"),
+        change("boxes", "UPDATE", 9, id="1", price="2"),
+    ]
+    for number, messages in enumerate((old, [change("items", "INSERT", 10, id="2", price="3")])):
+        project.land(f"{number}.jsonl", messages)
+        assert project.ingest("run").code == 0
+    for table, column in (("bronze.messages", "ingested_at"), ("silver.cdc", "decoded_at")):
+        update = f"UPDATE {table} SET {column} = {column} - INTERVAL 100 DAYS"
+        assert project.ingest("sql", "--write", update).code == 0
+    project.land("9.jsonl", [change("boxes", "INSERT", 5, id="2", price="5")])
+    for stage in ("bronze", "silver"):
+        assert project.ingest(stage).code == 0
+    assert _maintained(project)["silver.cdc"]["rows_trimmed"] == 0
+    assert project.ingest("gold").code == 0
+    rows = _query(project, "SELECT id, price FROM gold.shop_boxes ORDER BY id")
+    assert rows == [{"id": 1, "price": "2.00"}, {"id": 2, "price": "5.00"}]
+    # Now that it is applied, what is superseded goes.
+    assert _maintained(project)["silver.cdc"]["rows_trimmed"] == 1
+    project.write("conf/tables/shop.yml", tables.format(""))
+    assert project.ingest("rebuild", "shop_items").code == 0
+    assert _query(project, "SELECT note FROM gold.shop_items WHERE id = 1") == [{"note": "kept"}]
+
+
 @pytest.mark.slow
 def test_changes_that_a_column_orders_stay(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]

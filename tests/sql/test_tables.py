@@ -93,6 +93,7 @@ QUERIES = {
         CHANGES, lacking=1, soft=True, tied=silver.tied_to([TOP], "pos")
     ),
     "superseded": superseded.superseded(CHANGES, CHANGES, soft=False),
+    "with_names_beyond": superseded.with_names_beyond(PROJECTION, "SELECT * FROM t"),
     "highest": superseded.highest("past"),
     "superseded.delete": superseded.delete("silver.cdc", "past", tables=[TABLE, TABLE]),
     "statistics": pending.statistics(

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.position import source_part
 from ingest.sql.delivery import DELIVERY, listed, same
+from ingest.sql.projection import Projection, as_today, events
 from ingest.sql.query import query
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.silver import named
+
+
+def with_names_beyond(projection: Projection, changes: str) -> str:
+    """`events` of changes with one column more, `beyond`: the names of their image, in lower case,
+    that the target has no column for. A schema change that waits, or another declaration, may bring
+    one."""
+    columns = sql_texts(sorted(lowered(projection.columns)))
+    names = f"array_except(transform(map_keys(after), n -> lower(n)), array({columns}))"
+    delivery = (*DELIVERY, "batch")
+    return query(
+        events=events(projection, changes),
+        more=f"SELECT {listed(names=delivery)}, {names} AS beyond "
+        f"FROM ({as_today(projection, changes)}) WHERE size({names}) > 0",
+        both="SELECT e.*, coalesce(m.beyond, CAST(array() AS array<string>)) AS beyond "
+        f"FROM events e LEFT JOIN more m ON {same('e', 'm', delivery)}",
+    )
 
 
 def superseded(events: str, key_changes: str, *, soft: bool) -> str:
     """Those of the events that fit which lie below one of their key that leaves nothing of what was
-    before, and where that stands: (delivery, batch, pos, event_time). Keys stay out that some of
-    the events `key_changes` link to others. `soft`: deletes leave rows."""
+    before, and where that stands: (delivery, batch, pos, event_time). `events` are those of
+    `with_names_beyond`: an image with a name that the later one lacks leaves something. Keys stay
+    out that some of the events `key_changes` link to others. `soft`: deletes leave rows."""
     base = "NOT partial AND lacks = 0 AND op <> 'delete'"
     base = base if soft else f"({base} OR op = 'delete')"
     return query(
@@ -25,11 +43,12 @@ def superseded(events: str, key_changes: str, *, soft: bool) -> str:
         "WHERE key_before IS NOT NULL",
         old="SELECT o.* FROM events o LEFT ANTI JOIN moved m ON m.key = o.key "
         "WHERE o.key IS NOT NULL AND size(o.misfits) = 0",
-        bases=f"SELECT key, max(struct(pos, event_time)) AS base FROM old WHERE {base} "
-        "GROUP BY key",
+        bases="SELECT key, max(struct(pos, event_time, op = 'delete' AS gone, beyond)) AS base "
+        f"FROM old WHERE {base} GROUP BY key",
         superseded=f"SELECT {listed('o')}, o.batch, b.base.pos, b.base.event_time "
         "FROM old o JOIN bases b ON o.key = b.key "
-        f"WHERE {source_part('o.pos')} < {source_part('b.base.pos')}",
+        f"WHERE {source_part('o.pos')} < {source_part('b.base.pos')} "
+        "AND (b.base.gone OR size(array_except(o.beyond, b.base.beyond)) = 0)",
     )
 
 

@@ -25,6 +25,7 @@ from tests.support.kafka_broker import (
     jaas,
     produce,
 )
+from tests.support.registry_server import Asked, registry_server
 
 
 def cluster(servers: str, options: dict[str, str] | None = None, **more: Any) -> Cluster:
@@ -215,6 +216,30 @@ def test_tls_by_pem_and_by_a_java_truststore(kafka_broker: Broker) -> None:
 def test_what_only_java_can_do_is_named(options: dict[str, str], text: str) -> None:
     with pytest.raises(Unsupported, match=text):
         login({"security.protocol": "SASL_PLAINTEXT", **options})
+
+
+def test_the_secret_of_a_client_does_not_follow_a_redirect() -> None:
+    """A token is asked for by id and secret; a server to which the answer leads gets neither."""
+
+    def elsewhere(asked: Asked, handler: Any) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", f"{other.url}/elsewhere")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    with registry_server() as server, registry_server() as other:
+        server.answers["/token"] = elsewhere
+        other.answers["/elsewhere"] = (200, b'{"access_token": "t"}')
+        options = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": "x.OAuthBearerLoginModule required clientId=me clientSecret=pw;",
+            "sasl.oauthbearer.token.endpoint.url": f"{server.url}/token",
+        }
+        token = login(options).token
+        assert token is not None and token() == "t"
+    assert server.asked == [Asked("/token", "Basic bWU6cHc=")]
+    assert other.asked == [Asked("/elsewhere", None)]
 
 
 def test_words_of_a_jaas_entry() -> None:

@@ -58,6 +58,10 @@ def registry_server() -> Iterator[RegistryServer]:
             self.end_headers()
             self.wfile.write(body)
 
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
         def log_message(self, format: str, *args: Any) -> None:
             """Silent."""
 

@@ -120,11 +120,10 @@ def _fetched(endpoint: str, said: Mapping[str, str]) -> str:
     if "scope" in said:
         form["scope"] = said["scope"]
     pair = f"{said.get('clientId', '')}:{said.get('clientSecret', '')}"
-    request = urllib.request.Request(
-        endpoint,
-        urllib.parse.urlencode(form).encode(),
-        {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"},
-    )
+    request = urllib.request.Request(endpoint, urllib.parse.urlencode(form).encode())
+    basic = base64.b64encode(pair.encode()).decode()
+    # Not sent on to where a redirect leads.
+    request.add_unredirected_header("Authorization", f"Basic {basic}")
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             return str(json.loads(_whole(answer))["access_token"])

@@ -1,6 +1,7 @@
 """A connection to RabbitMQ, whose failures are sentences.
 
-The driver is `pika`; nothing outside of this package knows it.
+The driver is `pika`; nothing outside of this package knows it. Headers of messages are read by
+`tables` in its place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.errors import PlatformError
+from pipelines.bronze.amqp.tables import decode_frame
 
 if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingConnection
@@ -111,7 +113,7 @@ def _opened(server: Server) -> BlockingConnection:
             client_properties={"connection_name": "delta-cdc-ingest"},
         )
         try:
-            return pika.BlockingConnection(parameters)
+            return pika.BlockingConnection(parameters, _impl_class=_selecting())
         except AMQPConnectionError as error:
             _raise_if_refused(error, server)
             refusals.append(f"{host}:{port} ({_reason(error)})")
@@ -130,6 +132,19 @@ def _opened(server: Server) -> BlockingConnection:
                 raise
             refusals.append(f"{host}:{port} (nothing there speaks AMQP 0-9-1)")
     raise OSError(", ".join(refusals))
+
+
+def _selecting() -> Any:
+    """The driver's connection, with headers of messages as `tables` reads them; other users of the
+    driver in this process keep its own."""
+    from pika.adapters.select_connection import SelectConnection
+    from pika.frame import decode_frame as decode
+
+    class Selecting(SelectConnection):  # type: ignore[misc]
+        def _read_frame(self) -> Any:
+            return decode_frame(self._frame_buffer, decode)
+
+    return Selecting
 
 
 def _credentials(server: Server) -> Any:

@@ -9,7 +9,6 @@ AMQP 0-9-1 specification, 4.2.5.5 and 4.2.6; RabbitMQ, "AMQP 0-9-1 Errata", fiel
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -17,13 +16,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from ingest.files.record import Record
+from pipelines.bronze.amqp.tables import Table
 
 PREFIX = "rabbitmq."
 OFFSET_HEADER = "x-stream-offset"
 MILLIS_HEADER = "timestamp_in_ms"
 """Set by RabbitMQ itself where it stamps messages (`message_interceptors`, or the plugin
 rabbitmq_message_timestamp); the property is in seconds, and the publisher's."""
-_OF_DELIVERY = frozenset((OFFSET_HEADER, "x-delivery-count"))
+_OF_DELIVERY = frozenset((OFFSET_HEADER, "x-delivery-count", "x-acquired-count"))
 _PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),
     *("reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id"),
@@ -52,20 +52,33 @@ class Delivery(NamedTuple):
 
 
 def delivery(method: Any, properties: Any, body: bytes) -> Delivery:
-    """What pika hands on, with its place in the stream where it has one."""
-    headers: Mapping[str, Any] = properties.headers or {}
-    offset = headers.get(OFFSET_HEADER)
+    """What the driver hands on, with its place in the stream where it has one."""
+    headers: Table = properties.headers or []
     record = Record(
         body,
         headers=_headers(method, properties, headers),
-        offset=None if offset is None else int(offset),
-        timestamp=_millis(properties.timestamp, headers.get(MILLIS_HEADER)),
+        offset=_number(headers, OFFSET_HEADER),
+        timestamp=_millis(properties.timestamp, _number(headers, MILLIS_HEADER)),
     )
     return Delivery(method.delivery_tag, method.redelivered, record)
 
 
-def _headers(method: Any, properties: Any, headers: Mapping[str, Any]) -> Headers:
-    found = [(name, _bytes(value)) for name, value in headers.items() if name not in _OF_DELIVERY]
+def offset_of(properties: Any) -> int:
+    """The place in its stream of a message."""
+    offset = _number(properties.headers or [], OFFSET_HEADER)
+    if offset is None:
+        raise OSError("a stream hands out a message without its offset")
+    return offset
+
+
+def _number(headers: Table, name: str) -> int | None:
+    """The integer that a header is; a sender's text of the same name is none."""
+    found = [value for key, value in headers if key == name and type(value) is int]
+    return found[-1] if found else None
+
+
+def _headers(method: Any, properties: Any, headers: Table) -> Headers:
+    found = [(name, _bytes(value)) for name, value in headers if name not in _OF_DELIVERY]
     for name in _PROPERTIES:
         value = getattr(properties, name)
         if value is not None:
@@ -97,9 +110,7 @@ def _text(value: Any) -> str:
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
-def _millis(seconds: Any, millis: Any) -> int | None:
+def _millis(seconds: int | None, millis: int | None) -> int | None:
     """When the message was stamped; what is no time of this calendar stays a header alone."""
-    found = millis if isinstance(millis, int) else None
-    if found is None and seconds is not None:
-        found = int(seconds) * 1000
-    return int(found) if found is not None and 0 <= found <= _LAST_MILLI else None
+    found = seconds * 1000 if millis is None and seconds is not None else millis
+    return found if found is not None and 0 <= found <= _LAST_MILLI else None

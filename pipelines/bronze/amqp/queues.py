@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pipelines.bronze.amqp.connection import Refused
-from pipelines.bronze.amqp.messages import OFFSET_HEADER, Delivery, delivery
+from pipelines.bronze.amqp.messages import OFFSET_HEADER, Delivery, delivery, offset_of
 
 if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
@@ -98,8 +98,7 @@ def read_stream(
         if method is None:
             raise OSError(f"the stream {queue!r} hands out nothing from offset {start} on")
         one = delivery(method, properties, body)
-        offset = one.record.offset
-        assert offset is not None
+        offset = offset_of(properties)
         if offset >= end:
             return
         # A stream is read by whole chunks: what stands before `start` in its chunk comes too.
@@ -117,7 +116,7 @@ def _lowest(connection: BlockingConnection, queue: str) -> int | None:
 
     def note(*handed_out: Any) -> None:
         _, _, properties, _ = handed_out
-        found.append(int(properties.headers[OFFSET_HEADER]))
+        found.append(offset_of(properties))
 
     channel.basic_consume(queue, note, arguments={OFFSET_HEADER: "first"})
     holds = counted(connection, queue) > 0
@@ -138,7 +137,7 @@ def _last(connection: BlockingConnection, queue: str) -> int:
 
     def note(*handed_out: Any) -> None:
         _, method, properties, _ = handed_out
-        found.append((int(properties.headers[OFFSET_HEADER]), method.delivery_tag))
+        found.append((offset_of(properties), method.delivery_tag))
 
     channel.basic_consume(queue, note, arguments={OFFSET_HEADER: "last"})
     _await(connection, found, PATIENCE)

@@ -9,6 +9,7 @@ numbers the messages: a queue of bronze has offsets, whatever the server forgets
 
 from __future__ import annotations
 
+import hashlib
 import time
 import urllib.parse
 import uuid
@@ -33,6 +34,8 @@ from pipelines.platform.warehouse import BRONZE, Warehouse
 
 MOST_MESSAGES = 20_000
 MOST_BYTES = 32 << 20
+_NAME_LENGTH = 210
+"""Letters of a file's name: 255 less an ending, less that of a draft."""
 REMEMBERED = 600.0
 """Seconds after which a server has seen that a connection is gone (two heartbeats) and offers again
 what was handed out over it. What has not come again by the end of the queue then never will."""
@@ -41,7 +44,8 @@ what was handed out over it. What has not come again by the end of the queue the
 def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -> int:
     """Appends what waits in the queues now; gives how many messages that were.
 
-    Raises OSError, with `amqp.connection.Refused` among them, where the server does not answer.
+    Raises `amqp.connection.Refused` or `Unreachable` for what the server does, and any other
+    OSError for what fails on this side.
     """
     assert source.rabbitmq is not None
     count = 0
@@ -68,6 +72,21 @@ def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -
     return count
 
 
+def folder(warehouse: Warehouse, source: Source) -> Path:
+    """Where the notes of a source's queues are kept."""
+    return Path(warehouse.checkpoint("bronze", source.name, "drained"))
+
+
+def _file_name(queue: str) -> str:
+    """A name of a file for a queue, which may be longer than files may be called: of that one
+    its beginning, and what tells it from others."""
+    name = urllib.parse.quote(queue, safe="")
+    if len(name) <= _NAME_LENGTH:
+        return name
+    digest = hashlib.blake2b(queue.encode(), digest_size=16).hexdigest()
+    return f"{name[: _NAME_LENGTH - len(digest) - 1]}-{digest}"
+
+
 class Landing:
     """How the messages of one queue come into bronze, with the note on them.
 
@@ -81,8 +100,7 @@ class Landing:
         self._warehouse = warehouse
         self._source = source
         self._queue = queue
-        name = urllib.parse.quote(queue, safe="")
-        self._file = Path(warehouse.checkpoint("bronze", source.name, "drained", f"{name}.json"))
+        self._file = folder(warehouse, source) / f"{_file_name(queue)}.json"
         note = read_note(self._file)
         self._at: float = note.get("at", 0.0)
         self._offered_again = time.time() - self._at >= REMEMBERED

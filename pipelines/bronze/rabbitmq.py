@@ -6,19 +6,23 @@ those streams that are called like it with a number behind, from `-0` on.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ingest.config.sources import Source
 from ingest.config.transports import RabbitMQ
 from ingest.errors import PlatformError
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
-from pipelines.bronze.amqp.connection import Refused, Server, Tls, connect
+from pipelines.bronze.amqp.connection import Refused, Server, Tls, Unreachable, connect
 from pipelines.bronze.amqp.queues import check_type, counted, peek
 from pipelines.bronze.by_offset.rabbitmq_streams import Streams
 from pipelines.bronze.by_offset.source import Partition, Span, Starting
-from pipelines.bronze.draining import drain
+from pipelines.bronze.draining import drain, folder
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import counted as number_of
+
+_FAILURES = (Refused, Unreachable)
 
 
 def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
@@ -32,8 +36,10 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     if declared.queue_type != "stream":
         try:
             return Bronze(source.name, drain(warehouse, source, _server(declared), stop=stop))
-        except OSError as error:
+        except _FAILURES as error:
             raise _unreachable(source, error) from None
+        except OSError as error:
+            raise _unkept(source, error, folder(warehouse, source)) from None
     client = _client(declared)
     _held(source, client)
     return queues.append(
@@ -78,7 +84,7 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
                     for number, delivery in enumerate(peek(connection, name, sampling.limit))
                 )
         return found[: sampling.limit]
-    except OSError as error:
+    except _FAILURES as error:
         raise _unreachable(source, error) from None
 
 
@@ -139,7 +145,7 @@ def _named(declared: RabbitMQ) -> str:
 def _held(source: Source, client: Streams) -> dict[Partition, Span]:
     try:
         return client.spans()
-    except OSError as error:
+    except _FAILURES as error:
         raise _unreachable(source, error) from None
 
 
@@ -150,11 +156,20 @@ def _waiting(source: Source) -> int:
             for name in declared.queues or ():
                 check_type(connection, name, declared.queue_type)
             return sum(counted(connection, name) for name in declared.queues or ())
-    except OSError as error:
+    except _FAILURES as error:
         raise _unreachable(source, error) from None
 
 
-def _unreachable(source: Source, error: OSError) -> PlatformError:
+def _unkept(source: Source, error: OSError, kept: Path) -> PlatformError:
+    """What fails on this side, with all that is fetched and not acknowledged still in the queue."""
+    return PlatformError(
+        f"source {source.name}: expected to keep what queues hand out in {error.filename or kept},"
+        f" got: {error.strerror or error}; make room there or let it be written. What bronze has"
+        " not is still in the queues."
+    )
+
+
+def _unreachable(source: Source, error: Refused | Unreachable) -> PlatformError:
     if isinstance(error, Refused):
         return PlatformError(f"source {source.name}: {error}.")
     return PlatformError(

@@ -9,7 +9,10 @@ from typing import Any, cast
 import pytest
 
 from ingest.config.sources import Source
+from ingest.errors import PlatformError
 from ingest.files.record import Record
+from pipelines.bronze import rabbitmq
+from pipelines.bronze.amqp.connection import Refused, Unreachable
 from pipelines.bronze.amqp.messages import Delivery
 from pipelines.bronze.draining import REMEMBERED, Landing
 from pipelines.platform.warehouse import Warehouse
@@ -34,12 +37,12 @@ class Notes:
         return str(self._folder.joinpath(*parts))
 
 
-def landing(folder: Path, appended: list[int]) -> Landing:
+def landing(folder: Path, appended: list[int], queue: str = "q") -> Landing:
     """What follows a run that was killed behind its append: bronze has what it was adding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Landing, "_in_bronze", lambda *_: bool(appended))
         patch.setattr(Landing, "_after_bronze", lambda *_: 0)
-        found = Landing(cast(Warehouse, Notes(folder)), SOURCE, "q")
+        found = Landing(cast(Warehouse, Notes(folder)), SOURCE, queue)
 
     def append(records: list[Record]) -> None:
         appended.append(len(records))
@@ -67,3 +70,38 @@ def test_what_was_appended_is_known_until_the_queue_was_read_without_it(
     killed.drained()
     assert landing(tmp_path, appended).append(delivered(again=True)) == 3
     assert appended == [3, 3]
+
+
+@pytest.mark.parametrize("queue", ["shop.orders", "订" * 32, "订" * 85])
+def test_a_queue_of_any_name_has_a_note(tmp_path: Path, queue: str) -> None:
+    """AMQP's names have up to 255 bytes, and spelled for a file three times as many."""
+    others = [landing(tmp_path, [], name) for name in (queue[:-1] + "a", queue)]
+    for one in others:
+        assert one.append(delivered(again=False)) == 3
+    names = sorted(file.name for file in (tmp_path / "bronze/shop/drained").iterdir())
+    assert len(names) == 2 and all(len(name) < 220 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Unreachable("there:1 (refused)"), "RabbitMQ does not answer at there:1 (refused);"),
+        (Refused("there:1 refuses"), "there:1 refuses."),
+        (
+            OSError(28, "No space left on device", "/c/q.json"),
+            "expected to keep what queues hand out in /c/q.json, got: No space left on device;",
+        ),
+        (OSError(28, "No space left on device"), "drained, got: No space left on device; make"),
+    ],
+)
+def test_what_fails_is_told_of_the_side_on_which_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, text: str
+) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise error
+
+    monkeypatch.setattr(rabbitmq, "drain", fail)
+    with pytest.raises(PlatformError) as told:
+        rabbitmq.append(cast(Warehouse, Notes(tmp_path)), SOURCE, lambda: False)
+    assert str(told.value).startswith("source shop: ") and text in str(told.value)
+    assert ("does not answer" in str(told.value)) == isinstance(error, Unreachable)

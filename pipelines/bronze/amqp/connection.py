@@ -30,6 +30,11 @@ class Refused(OSError):
     """The server answers, and refuses what it was asked; the text says what to do about it."""
 
 
+class Unreachable(OSError):
+    """No node of the server answers, or a connection to it broke, or what it holds does not come;
+    the text says where."""
+
+
 class Tls(NamedTuple):
     """How a server is known: by whom its certificate is signed (None: whom the system trusts), and
     its name there where that is not its address; the key and certificate with which to answer."""
@@ -65,7 +70,7 @@ def connect(server: Server) -> Iterator[BlockingConnection]:
     Raises:
         PlatformError: the driver is not installed.
         Refused: the login, the virtual host, TLS, or later what a queue was asked.
-        OSError: no node answers, or the connection broke.
+        Unreachable: no node answers, or the connection broke.
     """
     exceptions = _driver()
     connection = _opened(server)
@@ -76,7 +81,7 @@ def connect(server: Server) -> Iterator[BlockingConnection]:
     except exceptions.ConnectionClosedByBroker as error:
         raise _ended(error.reply_code, error.reply_text, server) from None
     except exceptions.AMQPError as error:
-        raise OSError(f"{server.where} (the connection broke: {_reason(error)})") from None
+        raise Unreachable(f"{server.where} (the connection broke: {_reason(error)})") from None
     finally:
         # It gives back what was fetched and not read, which a stream refuses by an error.
         with suppress(exceptions.AMQPError, OSError):
@@ -131,7 +136,7 @@ def _opened(server: Server) -> BlockingConnection:
             if not type(error).__module__.startswith("pika."):
                 raise
             refusals.append(f"{host}:{port} (nothing there speaks AMQP 0-9-1)")
-    raise OSError(", ".join(refusals))
+    raise Unreachable(", ".join(refusals))
 
 
 def _selecting() -> Any:
@@ -211,14 +216,14 @@ def _refusal(text: str, server: Server) -> Refused:
     return Refused(f"{server.where} refuses: {' '.join(text.split())}")
 
 
-def _ended(code: int, text: str, server: Server) -> OSError:
+def _ended(code: int, text: str, server: Server) -> Refused | Unreachable:
     """A connection that the server closed."""
     if code == 541:
         return Refused(
             f"{server.where} failed inside (541 {text}): a stream with compressed batches cannot be"
             " read by AMQP 0-9-1; let its publisher send without, or see the server's log"
         )
-    return OSError(f"{server.where} (the server closed the connection: {code} {text})")
+    return Unreachable(f"{server.where} (the server closed the connection: {code} {text})")
 
 
 def _reason(error: Exception) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ingest.files.record import Record
+from pipelines.bronze.amqp.connection import Unreachable
 from pipelines.bronze.amqp.tables import Table
 
 PREFIX = "rabbitmq."
@@ -67,7 +68,7 @@ def offset_of(properties: Any) -> int:
     """The place in its stream of a message."""
     offset = _number(properties.headers or [], OFFSET_HEADER)
     if offset is None:
-        raise OSError("a stream hands out a message without its offset")
+        raise Unreachable("a stream hands out a message without its offset")
     return offset
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pipelines.bronze.amqp.connection import Refused
+from pipelines.bronze.amqp.connection import Refused, Unreachable
 from pipelines.bronze.amqp.messages import OFFSET_HEADER, Delivery, delivery, offset_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def counted(connection: BlockingConnection, queue: str) -> int:
 
 def stream_span(connection: BlockingConnection, queue: str) -> tuple[int, int] | None:
     """The lowest offset that a stream holds, and the one after its last message; None where it
-    holds none. Raises OSError where it says that it does and hands out none in time.
+    holds none. Raises Unreachable where it says that it does and hands out none in time.
 
     Two readers are left to the end of the connection: to end one gives back what it was handed out,
     which a stream refuses, and with it the connection.
@@ -96,7 +96,7 @@ def read_stream(
     given = channel.consume(queue, arguments=arguments, inactivity_timeout=PATIENCE)
     for number, (method, properties, body) in enumerate(given, 1):
         if method is None:
-            raise OSError(f"the stream {queue!r} hands out nothing from offset {start} on")
+            raise Unreachable(f"the stream {queue!r} hands out nothing from offset {start} on")
         one = delivery(method, properties, body)
         offset = offset_of(properties)
         if offset >= end:
@@ -122,7 +122,7 @@ def _lowest(connection: BlockingConnection, queue: str) -> int | None:
     holds = counted(connection, queue) > 0
     _await(connection, found, PATIENCE if holds else QUIET)
     if holds and not found:
-        raise OSError(f"the stream {queue!r} hands out nothing")
+        raise Unreachable(f"the stream {queue!r} hands out nothing")
     return found[0] if found else None
 
 
@@ -142,7 +142,7 @@ def _last(connection: BlockingConnection, queue: str) -> int:
     channel.basic_consume(queue, note, arguments={OFFSET_HEADER: "last"})
     _await(connection, found, PATIENCE)
     if not found:
-        raise OSError(f"the stream {queue!r} hands out nothing")
+        raise Unreachable(f"the stream {queue!r} hands out nothing")
     before = 0
     while True:
         channel.basic_qos(prefetch_count=_CHUNK_AHEAD)

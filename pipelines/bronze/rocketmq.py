@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -139,20 +140,39 @@ def _cure(error: Refused) -> str:
 
 def _numbered(
     warehouse: Warehouse, source: Source, met: Iterable[str], *, noted: bool = True
-) -> tuple[str, ...]:
-    """The brokers by number, those among them that a source meets for the first time last: these
-    keep their numbers where that is `noted`, which is for runs alone to do."""
+) -> tuple[str | None, ...]:
+    """The brokers by number, None where nobody knows whose that was; those that a source meets for
+    the first time last: these keep their numbers where that is `noted`, which is for runs alone to
+    do."""
     note = Path(warehouse.checkpoint("bronze", source.name), _NOTE)
     before = read_note(note).get("brokers")
-    known = _in_bronze(warehouse, source) if before is None else before
+    known = _placed(_in_bronze(warehouse, source)) if before is None else before
     brokers = (*known, *sorted(set(met) - set(known)))
     if noted and list(brokers) != before:
         write_whole(note, orjson.dumps({"brokers": brokers}))
     return brokers
 
 
-def _in_bronze(warehouse: Warehouse, source: Source) -> list[str]:
-    """The brokers by number, as the messages in bronze name them: a row a broker."""
+class _Met(NamedTuple):
+    """The number of a broker in bronze, the name that messages there give, and how many do."""
+
+    number: int
+    broker: str | None
+    messages: int
+
+
+def _placed(met: Iterable[_Met]) -> list[str | None]:
+    """The brokers by number. One without a message in bronze has a number all the same, which no
+    other may be given: the messages of both would be taken for copies."""
+    brokers: list[str | None] = []
+    for number, broker, _ in sorted(met, key=lambda one: (one.number, one.messages)):
+        brokers += [None] * (number + 1 - len(brokers))
+        brokers[number] = broker or brokers[number]
+    return brokers
+
+
+def _in_bronze(warehouse: Warehouse, source: Source) -> list[_Met]:
+    """The brokers as the messages in bronze name them; what stands for lost ones names none."""
     if not warehouse.exists("bronze", "messages"):
         return []
     found = (
@@ -162,8 +182,7 @@ def _in_bronze(warehouse: Warehouse, source: Source) -> list[str]:
             f"`partition` DIV {QUEUES_MOST} AS number",
             f"string({header_value(BROKER_HEADER)}) AS broker",
         )
-        .where("broker IS NOT NULL")
-        .distinct()
-        .orderBy("number")
+        .groupBy("number", "broker")
+        .count()
     )
-    return [row["broker"] for row in found.collect()]
+    return [_Met(*row) for row in found.collect()]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +15,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.config.sources import Source
+from pipelines.bronze import rocketmq
+from pipelines.bronze.by_offset.rocketmq_topics import _record
 from pipelines.bronze.remoting.messages import Stored, stored
+from pipelines.bronze.rocketmq import _Met
 
 V1, V2 = -626843481, -626843477
 BATCH = 1 << 6 | 1 << 7
@@ -129,3 +136,42 @@ def test_what_is_damaged_is_one_kind_of_error(data: st.DataObject) -> None:
         assert all(isinstance(one, Stored) for one in stored(damaged))
     except ValueError as error:
         assert str(error)
+
+
+def test_a_producer_names_no_broker() -> None:
+    """By its name in bronze a broker is found again, and its number."""
+    (message,) = stored(entry(b"{}", pairs={"rocketmq.broker": "forged", "TAGS": "a"}))
+    record = _record(message, "b")
+    assert record.headers == (
+        ("rocketmq.broker", b"forged"),
+        ("TAGS", b"a"),
+        ("rocketmq.broker", b"b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("in_bronze", "brokers"),
+    [
+        ([], ["a", "b"]),
+        ([_Met(0, "b", 5)], ["b", "a"]),
+        ([_Met(1, "b", 5)], [None, "b", "a"]),
+        ([_Met(2, "a", 5), _Met(0, "x", 5)], ["x", None, "a", "b"]),
+        # A row that stands for lost messages names no broker.
+        ([_Met(1, None, 1), _Met(0, "a", 5), _Met(0, None, 9)], ["a", None, "b"]),
+        ([_Met(0, "b", 3), _Met(0, "forged", 1)], ["b", "a"]),
+    ],
+)
+def test_brokers_have_the_numbers_that_bronze_has(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_bronze: list[_Met],
+    brokers: list[str | None],
+) -> None:
+    """Where the note on them is lost: those that bronze does not name get numbers of their own."""
+    monkeypatch.setattr(rocketmq, "_in_bronze", lambda *_: in_bronze)
+    warehouse: Any = SimpleNamespace(checkpoint=lambda *parts: str(tmp_path.joinpath(*parts)))
+    declared = {"name_servers": "h:1", "topics": ["shop"]}
+    source = Source.model_validate({"name": "shop", "rocketmq": declared})
+    assert list(rocketmq._numbered(warehouse, source, {"a", "b"})) == brokers
+    monkeypatch.setattr(rocketmq, "_in_bronze", lambda *_: [])
+    assert list(rocketmq._numbered(warehouse, source, {"c", "a"})) == [*brokers, "c"]

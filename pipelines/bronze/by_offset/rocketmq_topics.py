@@ -17,13 +17,14 @@ _KEYS = "KEYS"
 
 
 class Topics(NamedTuple):
-    """Topics of a cluster, its brokers in the order of their numbers."""
+    """Topics of a cluster, its brokers in the order of their numbers, None where nobody knows whose
+    that was."""
 
     cluster: Cluster
     topics: Sequence[str]
     tags: Sequence[str]
     group: str
-    brokers: Sequence[str]
+    brokers: Sequence[str | None]
 
     def spans(self) -> dict[Partition, Span]:
         """What each queue holds; those of a broker without a number wait for the next run."""
@@ -60,13 +61,14 @@ class Topics(NamedTuple):
 
 def _record(message: Stored, broker: str) -> Record:
     """A message as bronze keeps it: its key is what the producer named `keys`, its other
-    properties, the keys among them, are headers. Its time is the broker's."""
+    properties, the keys among them, are headers. The last one is the broker, whatever a producer
+    called its own: of headers of one name the last counts. Its time is the broker's."""
     keys = message.properties.get(_KEYS)
-    headers = {BROKER_HEADER: broker, **message.properties}
+    headers = (*message.properties.items(), (BROKER_HEADER, broker))
     return Record(
         message.body,
         key=None if keys is None else keys.encode(),
-        headers=tuple((name, value.encode()) for name, value in headers.items()),
+        headers=tuple((name, value.encode()) for name, value in headers),
         offset=message.offset,
         timestamp=message.stored_at,
     )

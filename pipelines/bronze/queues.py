@@ -125,5 +125,5 @@ def unread(
                 raise lost_before(partition, start, span.lowest)
         except Stopped as error:
             raise explained(error, source, checkpoint) from None
-        count += span.following - max(start, span.lowest)
+        count += max(0, span.following - max(start, span.lowest))
     return count

@@ -135,6 +135,17 @@ def test_a_queue_made_anew_is_told() -> None:
     )
 
 
+def test_a_replica_that_is_behind_has_nothing_new() -> None:
+    """And is no topic made anew, whose messages would be others; the master's end tells of one."""
+    begin = {"orders/0": [0, 11], "items/eu/1": [0, 90]}
+    held = {ORDERS: Span(3, 10, replica=True), ITEMS: Span(0, 100)}
+    for most in (None, 4):
+        assert planned(held, begin, most=most, starting="earliest") == {
+            "orders/0": [0, 11],
+            "items/eu/1": [0, 100 if most is None else 94],
+        }
+
+
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
@@ -220,6 +231,7 @@ def test_messages_gone_before_they_were_read(tmp_path: Path) -> None:
         (7, Span(5, 9), "fail", None),
         (9, Span(9, 9), "fail", None),
         (2, Span(5, 9), "go_on", None),
+        (12, Span(5, 9, replica=True), "fail", None),
         (2, Span(5, 9), "fail", "orders/0 no longer holds its messages 2-4, which were not read"),
         (12, Span(5, 9), "go_on", "orders/0 was read up to 12 and ends at 9 now: it was deleted"),
     ],
@@ -231,7 +243,7 @@ def test_what_waits_is_told_only_where_a_run_could_read_it(
     held, read = {ORDERS: span, ITEMS: Span(3, 5)}, {"orders/0": [0, reached]}
     if text is None:
         count = queues.unread(held, read, source=source, lost=lost, checkpoint="/c")
-        assert count == 2 + span.following - max(reached, span.lowest)
+        assert count == 2 + max(0, span.following - max(reached, span.lowest))
     else:
         with pytest.raises(SourceError, match=f"^source shop: {text}"):
             queues.unread(held, read, source=source, lost=lost, checkpoint="/c")

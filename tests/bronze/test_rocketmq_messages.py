@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 import zstandard
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 from ingest.config.sources import Source
 from pipelines.bronze import rocketmq
 from pipelines.bronze.by_offset.rocketmq_topics import _record
+from pipelines.bronze.remoting.cluster import Cluster, Gone, Queue, Refused, pull
+from pipelines.bronze.remoting.connection import Answer
 from pipelines.bronze.remoting.messages import Stored, stored
 from pipelines.bronze.rocketmq import _Met
 
@@ -175,3 +178,42 @@ def test_brokers_have_the_numbers_that_bronze_has(
     assert list(rocketmq._numbered(warehouse, source, {"a", "b"})) == brokers
     monkeypatch.setattr(rocketmq, "_in_bronze", lambda *_: [])
     assert list(rocketmq._numbered(warehouse, source, {"c", "a"})) == [*brokers, "c"]
+
+
+def test_a_replica_is_read_as_one() -> None:
+    """Where the master is down. It may lack what its master had."""
+
+    class Told(Cluster):
+        def _asked(self, topic: str) -> Answer:
+            told = {
+                "brokerDatas": [
+                    {"brokerName": "a", "brokerAddrs": {"0": "a0:1", "1": "a1:1"}},
+                    {"brokerName": "b", "brokerAddrs": {"2": "b2:1", "1": "b1:1"}},
+                ],
+                "queueDatas": [
+                    {"brokerName": name, "perm": 6, "readQueueNums": 1} for name in "ab"
+                ],
+            }
+            return Answer(0, "", {}, orjson.dumps(told))
+
+    assert Told(["ns:1"]).queues("t") == [
+        Queue("t", "a", 0, "a0:1", replica=False),
+        Queue("t", "b", 0, "b1:1", replica=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "lowest", "error"),
+    [(40, 50, Gone), (98, 10, Refused)],
+    ids=["gone", "not there yet"],
+)
+def test_what_a_broker_says_it_moved(start: int, lowest: int, error: type[Exception]) -> None:
+    """It says so of what is gone, and of what lies behind its end: a replica's may be reached."""
+
+    class Broker:
+        def ask(self, code: int, **fields: Any) -> Answer:
+            return Answer(21, "moved", {"minOffset": str(lowest), "nextBeginOffset": "97"}, b"")
+
+    broker: Any = Broker()
+    with pytest.raises(error):
+        list(pull(broker, Queue("t", "a", 0, "a:1"), start, end=100, group="g"))

@@ -36,7 +36,7 @@ class Topics(NamedTuple):
         for queue in queues:
             if queue.broker in self.brokers:
                 with self.cluster.connect(queue.address) as broker:
-                    found[self._partition(queue)] = Span(*ends(broker, queue))
+                    found[self._partition(queue)] = Span(*ends(broker, queue), queue.replica)
         return found
 
     def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:

@@ -74,10 +74,12 @@ class Partition(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What a partition holds: the lowest offset, and the one that its next message will have."""
+    """What a partition holds: the lowest offset, and the one that its next message will have.
+    `replica`: it is read from a copy, which may lack the newest messages for a while."""
 
     lowest: int
     following: int
+    replica: bool = False
 
 
 class Gone(Exception):
@@ -199,8 +201,9 @@ def lost_before(partition: Partition, start: int, upto: int) -> Lost:
 
 
 def check_following(partition: Partition, span: Span, reached: int) -> None:
-    """Raise Recreated where a partition ends below the place that was reached in it."""
-    if span.following < reached:
+    """Raise Recreated where a partition ends below the place that was reached in it; of a replica
+    that tells nothing."""
+    if span.following < reached and not span.replica:
         raise Recreated(
             f"{partition} was read up to {reached} and ends at {span.following} now:"
             " it was deleted and made anew"
@@ -334,7 +337,7 @@ def planned(
     None. Of each partition it takes a share by what waits there, and at least one message.
 
     Raises Recreated, or Stopped where it is to begin with, where a partition ends below the place
-    from which it is to be read.
+    from which it is to be read. A replica that does has nothing new yet.
     """
     offsets = {name: list(pair) for name, pair in start.items()}
     waiting: dict[str, int] = {}
@@ -349,7 +352,7 @@ def planned(
             raise Stopped(
                 f"{partition} ends at {span.following}, below the offset {reached} to begin at"
             )
-        waiting[name] = span.following - reached
+        waiting[name] = max(0, span.following - reached)
     total = sum(waiting.values())
     for name, count in waiting.items():
         if most is not None and total > most:

@@ -23,12 +23,14 @@ _MASTER = "0"
 
 
 class Queue(NamedTuple):
-    """A queue of a topic: numbered within its broker, whose address is where it is read."""
+    """A queue of a topic: numbered within its broker, whose address is where it is read. A replica
+    has what its master has, a little later."""
 
     topic: str
     broker: str
     number: int
     address: str
+    replica: bool = False
 
 
 class Refused(OSError):
@@ -92,9 +94,11 @@ class Cluster(NamedTuple):
         for part in route["queueDatas"]:
             name, at = part["brokerName"], addresses[part["brokerName"]]
             if part["perm"] & _READABLE and at:
-                # Replicas have what their master has, a little later.
-                address = at.get(_MASTER) or at[min(at, key=int)]
-                found += [Queue(topic, name, n, address) for n in range(part["readQueueNums"])]
+                node = min(at, key=int)
+                found += [
+                    Queue(topic, name, number, at[node], replica=node != _MASTER)
+                    for number in range(part["readQueueNums"])
+                ]
         if not found:
             raise NoTopic(
                 f"topic {topic}", answer._replace(remark="no broker offers it to readers")
@@ -149,7 +153,8 @@ def pull(
             subVersion=0,
             expressionType="TAG",
         )
-        if answer.code == _MOVED:
+        # It is said of an offset above the highest, too, which a replica may not have yet.
+        if answer.code == _MOVED and int(answer.fields["minOffset"]) > start:
             raise Gone(int(answer.fields["minOffset"]))
         if answer.code not in (_NOTHING_NEW, _NONE_MATCHED):
             for message in stored(_done(answer, queue).body):

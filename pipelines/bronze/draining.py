@@ -1,15 +1,24 @@
 """Queues that forget what is acknowledged: their messages are in bronze before they are.
 
-A batch is noted, appended by one commit, acknowledged. What a killed run, a server or a network
-interrupts between the last two is handed out again, marked as handed out before (messages that are
-not marked never were): such a message is known by its bytes, headers and properties among those
-that the note has of the batch, each once, and is acknowledged and not appended again. The note also
-numbers the messages: a queue of bronze has offsets, whatever the server forgets.
+A batch is kept in a file, noted, appended by one commit, acknowledged. What a killed run, a server
+or a network interrupts between the last two is handed out again, marked as handed out before
+(messages that are not marked never were): such a message is known by its bytes, headers and
+properties among those that the note has of the batch, each once, and is acknowledged and not
+appended again. The note also numbers the messages: a queue of bronze has offsets, whatever the
+server forgets.
+
+A queue may have a delivery limit, which nobody who only reads can ask for: what it handed out more
+often and got back without an acknowledgement is thrown away. So a batch that could not be appended
+is appended from its file before anything else is asked of the queue: as long as bronze cannot be
+written, nothing is handed out. And nothing is handed out that there is no room to keep.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import shutil
 import time
 import urllib.parse
 import uuid
@@ -34,7 +43,9 @@ from pipelines.platform.warehouse import BRONZE, Warehouse
 
 MOST_MESSAGES = 20_000
 MOST_BYTES = 32 << 20
-_NAME_LENGTH = 210
+_ROOM = 2 * MOST_BYTES
+"""What has to be free before a queue hands anything out: for a batch, here and in bronze."""
+_NAME_LENGTH = 211
 """Letters of a file's name: 255 less an ending, less that of a draft."""
 REMEMBERED = 600.0
 """Seconds after which a server has seen that a connection is gone (two heartbeats) and offers again
@@ -52,29 +63,42 @@ def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -
     for queue in source.rabbitmq.queues or ():
         if stop():
             break
+        count += _finished(warehouse, source, queue)
         with connect(server) as connection:
             check_type(connection, queue, source.rabbitmq.queue_type)
             waiting = counted(connection, queue)
             if waiting == 0:
                 continue
             landing = Landing(warehouse, source, queue)
-            drained = Drain(connection, queue, most=MOST_MESSAGES)
+            landing.prepare()
+            drained = Drain(connection, queue, most=min(MOST_MESSAGES, waiting))
             while waiting > 0 and not stop():
                 taken = drained.take(MOST_BYTES)
                 if not taken:
                     break
                 count += landing.append(taken)
-                drained.acknowledge(taken[-1])
-                landing.acknowledged(taken)
                 waiting -= len(taken)
+                drained.acknowledge(taken[-1], ends=waiting <= 0)
+                landing.acknowledged(taken)
             if waiting <= 0:
                 landing.drained()
     return count
 
 
+def _finished(warehouse: Warehouse, source: Source, queue: str) -> int:
+    """Appends what an earlier run was handed out and could not append; how many messages."""
+    if not _file(warehouse, source, queue, ending="rows").exists():
+        return 0
+    return Landing(warehouse, source, queue).finish()
+
+
 def folder(warehouse: Warehouse, source: Source) -> Path:
     """Where the notes of a source's queues are kept."""
     return Path(warehouse.checkpoint("bronze", source.name, "drained"))
+
+
+def _file(warehouse: Warehouse, source: Source, queue: str, *, ending: str) -> Path:
+    return folder(warehouse, source) / f"{_file_name(queue)}.{ending}"
 
 
 def _file_name(queue: str) -> str:
@@ -88,7 +112,8 @@ def _file_name(queue: str) -> str:
 
 
 class Landing:
-    """How the messages of one queue come into bronze, with the note on them.
+    """How the messages of one queue come into bronze, with the note on them and the file of those
+    that are being appended.
 
     The note has `next`, the offset of the next message; `held`, digests of messages that are in
     bronze and not known to be acknowledged, and `at`, when the last of them came; `adding`, digests
@@ -100,17 +125,43 @@ class Landing:
         self._warehouse = warehouse
         self._source = source
         self._queue = queue
-        self._file = folder(warehouse, source) / f"{_file_name(queue)}.json"
+        self._file = _file(warehouse, source, queue, ending="json")
+        self._fetched = _file(warehouse, source, queue, ending="rows")
         note = read_note(self._file)
         self._at: float = note.get("at", 0.0)
         self._offered_again = time.time() - self._at >= REMEMBERED
         self._writer: str = note.get("writer") or uuid.uuid4().hex
         self._held = Counter[str](note.get("held", ()))
         self._next: int = note["next"] if "next" in note else self._after_bronze()
-        adding: list[str] = note.get("adding", [])
-        if adding and self._in_bronze(self._next):
-            self._next += len(adding)
-            self._held.update(adding)
+        self._adding: list[str] = note.get("adding", [])
+        if self._adding and self._in_bronze(self._next):
+            self._appended()
+
+    def prepare(self) -> None:
+        """Sees that what a queue hands out can be kept; raises OSError where it cannot."""
+        self._write()
+        if self._warehouse.local:
+            for place in (self._file.parent, self._warehouse.folder("bronze", "messages").parent):
+                if shutil.disk_usage(place).free < _ROOM:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+
+    def finish(self) -> int:
+        """Appends the batch that was handed out, and noted, and is not in bronze; gives the number
+        of its messages."""
+        count = len(self._adding)
+        if count:
+            try:
+                batch = pa.ipc.open_file(self._fetched.read_bytes()).get_batch(0)
+            except (FileNotFoundError, pa.ArrowInvalid):
+                # Not kept whole, when the power failed: the queue hands it out again.
+                self._adding = []
+                count = 0
+            else:
+                self._append(batch)
+                self._appended()
+        self._write()
+        self._fetched.unlink(missing_ok=True)
+        return count
 
     def append(self, taken: Sequence[Delivery]) -> int:
         """Appends those of the messages that bronze has not; gives their number."""
@@ -122,17 +173,20 @@ class Landing:
             else:
                 new.append(delivery)
         if new:
+            batch = self._batch([delivery.record for delivery in new])
             self._at = time.time()
-            self._write(adding=[delivery.digest for delivery in new])
-            self._append([delivery.record for delivery in new])
-            self._next += len(new)
-            self._held.update(delivery.digest for delivery in new)
+            self._adding = [delivery.digest for delivery in new]
+            self._keep(batch)
+            self._write()
+            self._append(batch)
+            self._appended()
         return len(new)
 
     def acknowledged(self, taken: Sequence[Delivery]) -> None:
         """The queue has forgotten these messages."""
         self._held -= Counter(delivery.digest for delivery in taken)
         self._write()
+        self._fetched.unlink(missing_ok=True)
 
     def drained(self) -> None:
         """The queue was read to its end: what is held and did not come again was acknowledged after
@@ -141,9 +195,21 @@ class Landing:
             self._held.clear()
             self._write()
 
-    def _append(self, records: Sequence[Record]) -> None:
+    def _appended(self) -> None:
+        """Bronze has what was being added."""
+        self._next += len(self._adding)
+        self._held.update(self._adding)
+        self._adding = []
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        write_whole(self._fetched, sink.getvalue())
+
+    def _batch(self, records: Sequence[Record]) -> pa.RecordBatch:
         count = len(records)
-        batch = record_batch(
+        return record_batch(
             values=[record.value for record in records],
             keys=[record.key for record in records],
             headers=[record.headers for record in records],
@@ -152,6 +218,8 @@ class Landing:
             offsets=range(self._next, self._next + count),
             times=[record.timestamp for record in records],
         )
+
+    def _append(self, batch: pa.RecordBatch) -> None:
         session = self._warehouse.session
         rows = session.createDataFrame(pa.Table.from_batches([batch])).withColumns(
             {
@@ -166,11 +234,11 @@ class Landing:
             rows.select([name for name, _ in BRONZE]), "bronze", "messages", once=once
         )
 
-    def _write(self, adding: Sequence[str] = ()) -> None:
+    def _write(self) -> None:
         note = {
             "next": self._next,
             "held": sorted(self._held.elements()),
-            "adding": adding,
+            "adding": self._adding,
             "at": self._at,
             "writer": self._writer,
         }

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from ingest.config.sources import Source
 from ingest.errors import PlatformError
 from ingest.files.record import Record
-from pipelines.bronze import rabbitmq
-from pipelines.bronze.amqp.connection import Refused, Unreachable
+from pipelines.bronze import draining, rabbitmq
+from pipelines.bronze.amqp.connection import Refused, Server, Unreachable
 from pipelines.bronze.amqp.messages import Delivery
 from pipelines.bronze.draining import REMEMBERED, Landing
 from pipelines.platform.warehouse import Warehouse
@@ -30,11 +33,16 @@ SOURCE = Source.model_validate(
 class Notes:
     """A warehouse, as far as the note goes."""
 
+    local = True
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def checkpoint(self, *parts: str) -> str:
         return str(self._folder.joinpath(*parts))
+
+    def folder(self, *parts: str) -> Path:
+        return self._folder.joinpath(*parts)
 
 
 def landing(folder: Path, appended: list[int], queue: str = "q") -> Landing:
@@ -44,8 +52,8 @@ def landing(folder: Path, appended: list[int], queue: str = "q") -> Landing:
         patch.setattr(Landing, "_after_bronze", lambda *_: 0)
         found = Landing(cast(Warehouse, Notes(folder)), SOURCE, queue)
 
-    def append(records: list[Record]) -> None:
-        appended.append(len(records))
+    def append(batch: pa.RecordBatch) -> None:
+        appended.append(batch.num_rows)
 
     cast(Any, found)._append = append
     return found
@@ -72,14 +80,75 @@ def test_what_was_appended_is_known_until_the_queue_was_read_without_it(
     assert appended == [3, 3]
 
 
+class Queue:
+    """A queue with a delivery limit of 1: what it handed out twice in vain is thrown away."""
+
+    def __init__(self) -> None:
+        self.waiting = delivered(again=False)
+        self.returned = 0
+
+    def take(self, most_bytes: int) -> list[Delivery]:
+        self.returned += 1
+        return [one._replace(again=self.returned > 1) for one in self.waiting]
+
+    def acknowledge(self, last: Delivery, *, ends: bool) -> None:
+        assert ends
+        self.waiting = []
+
+
+def test_a_queue_hands_out_nothing_while_bronze_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it handed out once is kept, and appended before anything else is asked of it."""
+    queue, bronze, works = Queue(), list[int](), False
+
+    def append(self: Landing, batch: pa.RecordBatch) -> None:
+        if not works:
+            raise OSError(5, "Input/output error")
+        bronze.extend(batch.column("offset").to_pylist())
+
+    monkeypatch.setattr(Landing, "_append", append)
+    monkeypatch.setattr(Landing, "_in_bronze", lambda _, offset: offset in bronze)
+    monkeypatch.setattr(Landing, "_after_bronze", lambda *_: 7)
+    monkeypatch.setattr(draining, "connect", lambda _: nullcontext())
+    monkeypatch.setattr(draining, "check_type", lambda *_: None)
+    monkeypatch.setattr(draining, "counted", lambda *_: len(queue.waiting))
+    monkeypatch.setattr(draining, "Drain", lambda *_, **__: queue)
+
+    def drain() -> int:
+        notes, server = cast(Warehouse, Notes(tmp_path)), cast(Server, None)
+        return draining.drain(notes, SOURCE, server, stop=lambda: False)
+
+    for _ in range(5):
+        with pytest.raises(OSError, match="Input/output error"):
+            drain()
+    assert queue.returned == 1
+    works = True
+    assert (drain(), bronze, queue.waiting) == (3, [7, 8, 9], [])
+    # By a queue that threw them away, too.
+    works, queue.waiting, queue.returned = False, delivered(again=False), 0
+    with pytest.raises(OSError, match="Input/output error"):
+        drain()
+    works, queue.waiting = True, []
+    assert (drain(), bronze) == (3, list(range(7, 13)))
+    assert drain() == 0
+
+
+def test_a_queue_hands_out_nothing_that_there_is_no_room_to_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    with pytest.raises(OSError, match="No space left on device"):
+        landing(tmp_path, []).prepare()
+
+
 @pytest.mark.parametrize("queue", ["shop.orders", "订" * 32, "订" * 85])
 def test_a_queue_of_any_name_has_a_note(tmp_path: Path, queue: str) -> None:
     """AMQP's names have up to 255 bytes, and spelled for a file three times as many."""
     others = [landing(tmp_path, [], name) for name in (queue[:-1] + "a", queue)]
     for one in others:
         assert one.append(delivered(again=False)) == 3
-    names = sorted(file.name for file in (tmp_path / "bronze/shop/drained").iterdir())
-    assert len(names) == 2 and all(len(name) < 220 for name in names)
+    assert len(list((tmp_path / "bronze/shop/drained").glob("*.json"))) == 2
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ from tests.support.tables import tables_in
 warehouse, declared, point = sys.argv[1:]
 if point == "landed":
     # Bronze has the batch, the server does not know.
-    draining.Drain.acknowledge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    draining.Drain.acknowledge = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 elif point == "noted":
     Warehouse.append = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 tables = tables_in(Path(warehouse), spark(warehouse=Path(warehouse)))
@@ -304,3 +304,31 @@ def test_a_queue_is_emptied_once_bronze_has_its_messages(
     rabbit.publish(queue, [b"after"])
     assert ingest_source(tables, source).messages == 1
     assert values(tables)[-2:] == [(55, b"kept"), (56, b"after")]
+
+
+def test_runs_that_fail_take_nothing_from_a_queue_with_a_delivery_limit(
+    rabbit: RabbitServer, tables: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From RabbitMQ 4.0 on each quorum queue has one. Nor does a queue throw away what comes while
+    it is emptied."""
+    rabbit.declare("r10", {**QUORUM, "x-delivery-limit": 1})
+    rabbit.publish("r10", numbered(5))
+    source = queued(rabbit, "r10", queue_type="quorum")
+    append = Warehouse.append
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Warehouse, "append", fail)
+    for _ in range(4):
+        with pytest.raises(PlatformError, match="No space left on device"):
+            ingest_source(tables, source)
+
+    def publish_meanwhile(*given: Any, **more: Any) -> None:
+        append(*given, **more)
+        rabbit.publish("r10", [b"meanwhile"])
+
+    monkeypatch.setattr(Warehouse, "append", publish_meanwhile)
+    counts = [ingest_source(tables, source).messages for _ in range(4)]
+    assert counts == [6, 1, 1, 1]
+    assert values(tables) == list(enumerate([*numbered(5), *[b"meanwhile"] * 4]))

@@ -204,8 +204,12 @@ class Drain:
                 break
         return taken
 
-    def acknowledge(self, last: Delivery) -> None:
-        """Let the queue forget all up to `last`; returns when the server has heard of it."""
+    def acknowledge(self, last: Delivery, *, ends: bool) -> None:
+        """Let the queue forget all up to `last`; returns when the server has heard of it. Where the
+        drain `ends`, nothing is handed out in place of what is forgotten: it would go back unread,
+        which a delivery limit counts."""
+        if ends:
+            self._channel.cancel()
         self._channel.basic_ack(last.tag, multiple=True)
         # Answered in order: after the acknowledgement.
         self._channel.basic_qos(prefetch_count=self._most)

@@ -21,7 +21,8 @@ from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.sql.headers import header_value
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
-from pipelines.bronze.by_offset.source import Partition, Span
+from pipelines.bronze.by_offset.source import Gone, Partition, Span
+from pipelines.bronze.far_times import append_apart, far_times, planned_ends
 from pipelines.bronze.kafka_api.cluster import NoPermission, NoTopic
 from pipelines.bronze.kafka_api.login import Unsupported
 from pipelines.bronze.kafka_topics import (
@@ -61,6 +62,7 @@ _ON_CLASS_PATH = (
     " (--packages), or by spark(..., with_kafka=True)"
 )
 _LOST = re.compile(r"data may have been lost|data loss|OffsetOutOfRange|UnknownReason", re.I)
+_FAR = re.compile(rf"ArithmeticException|long overflow|{_UNTOLD}")
 _STOOD = re.compile(r"Current Committed Offsets: \{[^\n]*?: (\{.*\})\}")
 _CHANGED = re.compile(r"Reason: ([^\n]*)")
 _REFUSED = re.compile(
@@ -83,6 +85,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     connect_kafka(warehouse.session)
     checkpoint = warehouse.checkpoint("bronze", source.name)
     lost: list[Loss] = []
+    apart = 0
     for attempt in range(_ATTEMPTS):
         held = _held(source)
         offsets = SourceOffsets(warehouse, source, checkpoint)
@@ -90,7 +93,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
         if held is not None:
             lost += _settled(offsets, held)
         if _rests(source, offsets, held):
-            return Bronze(source.name, 0)
+            return Bronze(source.name, apart)
         waits = len(_beyond(held.spans, offsets.read(), kafka)) if held is not None else 1
         reader = warehouse.session.readStream.format("kafka").options(
             **_options(kafka, offsets.starting(held)), maxOffsetsPerTrigger=_most(kafka, waits)
@@ -103,6 +106,11 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
             if damage is None and _goes_on(error, kafka, held) and attempt < _ATTEMPTS - 1:
                 # What went while the stream began is found when it is looked for once more.
                 continue
+            if damage is None and held is not None and attempt < _ATTEMPTS - 1:
+                more = _read_apart(warehouse, source, held, error=error, stop=stop)
+                if more is not None:
+                    apart += more
+                    continue
             if damage is None and _UNTOLD in str(error) and not _is_lost(warehouse, source):
                 damage = SourceError(
                     f"source {source.name}: Spark's tasks cannot read Kafka, though all messages"
@@ -111,7 +119,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
                 )
             raise damage or _explained(error, source, checkpoint=checkpoint) from error
         said = tuple(f"{loss}: gone before it was read; a row of silver says so" for loss in lost)
-        return Bronze(source.name, count, failed=_noted(source, checkpoint), lost=said)
+        return Bronze(source.name, apart + count, failed=_noted(source, checkpoint), lost=said)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -151,6 +159,37 @@ def _rests(source: Source, offsets: SourceOffsets, held: Held | None) -> bool:
 def _goes_on(error: PySparkException, kafka: Kafka, held: Held | None) -> bool:
     """Whether what failed is a loss that the source is to go on after."""
     return kafka.lost == "go_on" and held is not None and _LOST.search(str(error)) is not None
+
+
+def _read_apart(
+    warehouse: Warehouse, source: Source, held: Held, *, error: PySparkException, stop: Stop
+) -> int | None:
+    """Appends what waits in partitions of which Spark failed at a message for its time, where
+    bronze has not that already; how many messages that were. None where it failed otherwise."""
+    if not _FAR.search(str(error)):
+        return None
+    kafka, checkpoint = _declared(source), warehouse.checkpoint("bronze", source.name)
+    offsets = SourceOffsets(warehouse, source, checkpoint)
+    client = topics_of(kafka)
+    waits = _beyond(held.spans, offsets.read(), kafka)
+    try:
+        found = far_times(client, waits, planned_ends(checkpoint))
+        if not found:
+            return None
+        if client.cluster.committed:
+            raise SourceError(
+                f"source {source.name}: {found[0]}, which Spark cannot hold, and without Spark no"
+                " messages of transactions are left out: take kafka.isolation.level from"
+                " kafka.options until it is read."
+            ) from error
+        places = {far.partition for far in found}
+        there = [wait for wait in waits if Partition(wait.topic, wait.partition) in places]
+        count = append_apart(warehouse, source, client, waits=offsets.unread(there), stop=stop)
+    except (*FAILURES, Gone):
+        # What Spark failed for is told instead.
+        return None
+    offsets.go_on([], held, anew=True)
+    return count
 
 
 def _is_lost(warehouse: Warehouse, source: Source) -> bool:

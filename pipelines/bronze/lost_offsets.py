@@ -41,6 +41,7 @@ from ingest.files.record import GAP_HEADER
 from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.by_offset.source import Partition
 from pipelines.bronze.kafka_topics import Held, declares
+from pipelines.bronze.transport import Waiting
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import BRONZE, Warehouse
@@ -180,13 +181,14 @@ class SourceOffsets:
             )
         raise SourceError(text)
 
-    def go_on(self, losses: Sequence[Loss], held: Held) -> None:
+    def go_on(self, losses: Sequence[Loss], held: Held, *, anew: bool = False) -> None:
         """Notes the losses in bronze, and begins the stream anew behind them where Spark's own
-        checkpoint does not do. What is lost of a topic that was away was noted when it went."""
+        checkpoint does not do, or is to be left (`anew`) for what bronze has. What is lost of a
+        topic that was away was noted when it went."""
         read = self.read()
         losses = [loss for loss in losses if not loss.recreated or loss.partition in (read or {})]
         followed = self._followed(held, read)
-        if not losses and not self._stops_spark(held):
+        if not losses and not anew and not self._stops_spark(held):
             self._remember(held, read)
             return
         begin: dict[str, dict[str, int]] = {}
@@ -300,6 +302,15 @@ class SourceOffsets:
         own = F.col("source") == self._source.name
         found = self._warehouse.read("bronze", "messages").where(own & here & gap)
         return found.first() is not None
+
+    def unread(self, waits: Sequence[Waiting]) -> list[Waiting]:
+        """What waits beyond that which bronze has."""
+        ends = self._ends()
+        begun = (
+            wait._replace(start=max(wait.start, ends.get(Partition(wait.topic, wait.partition), 0)))
+            for wait in waits
+        )
+        return [wait for wait in begun if wait.start < wait.end]
 
     def _ends(self) -> dict[Partition, int]:
         """The offset after the highest that bronze has, by partition: a batch may be there whose

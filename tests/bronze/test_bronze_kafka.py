@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -22,13 +23,15 @@ from confluent_kafka.admin import (
     NewPartitions,
     ResourceType,
 )
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import PlatformError, SourceError
+from ingest.files.record import Record as IngestRecord
 from pipelines.bronze import kafka as bronze_kafka
-from pipelines.bronze.by_offset.source import Partition
+from pipelines.bronze.by_offset.source import Partition, Span
 from pipelines.bronze.kafka import waiting
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze, Sampling, Waiting
@@ -173,6 +176,84 @@ def test_a_message_above_every_limit_is_read_or_set_aside_whole(
     assert project.ingest("run").code == 0
     found = [tuple(row.values()) for row in project.ingest(*query).records]
     assert found == [(1, 3), (2, 2 << 20), (3, 3)]
+
+
+def test_a_time_that_spark_cannot_hold_stops_no_message(kafka: str, tables: Warehouse) -> None:
+    """Nanoseconds given as milliseconds. The time is the calendar's last, what came is a header."""
+    far = "9223372036854775807"
+    create_topic(kafka, "b15", partitions=2, message_timestamp_after_max_ms=far)
+    first, nanos = 1_700_000_000_000, 1_700_000_000_000_000_000
+    source = topics(kafka, "b15")
+    for number in (0, 2):
+        produce(
+            kafka,
+            "b15",
+            [
+                Record(b"a", partition=0, timestamp=first),
+                Record(b"b", headers=(("h", b"x"),), partition=0, timestamp=nanos + number),
+                Record(b"c", partition=1, timestamp=first),
+            ],
+        )
+        assert ingest_source(tables, source).messages == 3
+    assert ingest_source(tables, source).messages == 0
+    last = 253_402_300_799_999
+    found = rows(tables, "partition", "offset", "value", "unix_millis(timestamp)", "headers")
+    told = [[("h", b"x"), ("kafka.timestamp", b"%d" % (nanos + number))] for number in (0, 2)]
+    assert found == [
+        (0, 0, b"a", first, None),
+        (0, 1, b"b", last, told[0]),
+        (0, 2, b"a", first, None),
+        (0, 3, b"b", last, told[1]),
+        (1, 0, b"c", first, None),
+        (1, 1, b"c", first, None),
+    ]
+    create_topic(kafka, "b16", message_timestamp_after_max_ms=far)
+    produce(kafka, "b16", [Record(b"a", timestamp=first), Record(b"b", timestamp=nanos)])
+    committed = {"isolation.level": "read_committed"}
+    with pytest.raises(SourceError) as error:
+        ingest_source(tables, topics(kafka, "b16", name="other", options=committed))
+    assert str(error.value).startswith(
+        f"source other: b16/0 has at offset 1 a message of the time {nanos} ms, which Spark cannot"
+    )
+
+
+def test_a_killed_run_that_read_without_spark_is_gone_on_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bronze has all that waited, and the stream does not stand behind it yet."""
+    place, began = Partition("t", 0), []
+
+    class Client:
+        cluster = SimpleNamespace(committed=False)
+
+        def read(self, *_: Any, start: int, end: int) -> Any:
+            return (IngestRecord(b"", offset=n, timestamp=1 << 60) for n in range(start, end))
+
+    class Offsets:
+        def __init__(self, *_: Any) -> None: ...
+
+        def read(self) -> dict[Partition, int]:
+            return {place: 5}
+
+        def unread(self, waits: list[Waiting]) -> list[Waiting]:
+            assert waits == [Waiting("t", 0, 5, 7)]
+            return []
+
+        def go_on(self, losses: list[Any], held: Any, *, anew: bool) -> None:
+            began.append((losses, anew))
+
+    monkeypatch.setattr(bronze_kafka, "SourceOffsets", Offsets)
+    monkeypatch.setattr(bronze_kafka, "topics_of", lambda _: Client())
+    warehouse: Any = SimpleNamespace(checkpoint=lambda *_: "/none")
+    held: Any = SimpleNamespace(spans={place: Span(0, 7)})
+
+    def read_apart(text: str) -> int | None:
+        error = PySparkException(text)
+        source = topics("h:1", "t")
+        return bronze_kafka._read_apart(warehouse, source, held, error=error, stop=lambda: False)
+
+    assert read_apart("Job aborted: UnknownReason") == 0 and began == [([], True)]
+    assert read_apart("SaslAuthenticationException") is None and len(began) == 1
 
 
 def limit_topic(kafka: str, topic: str, size: int) -> None:

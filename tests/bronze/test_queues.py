@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import PySparkException
@@ -31,9 +31,10 @@ from pipelines.bronze.by_offset.source import (
     stopped,
     stream,
 )
+from pipelines.bronze.far_times import Far, append_apart, far_times
 from pipelines.bronze.stream import append_stream
-from pipelines.bronze.transport import Sampling
-from pipelines.platform.warehouse import create_bronze
+from pipelines.bronze.transport import Sampling, Waiting
+from pipelines.platform.warehouse import Warehouse, create_bronze
 from tests.support.tables import tables_in
 
 ORDERS, ITEMS = Partition("orders", 0), Partition("items/eu", 1)
@@ -310,3 +311,71 @@ def test_what_comes_after_an_empty_beginning_is_no_past(tmp_path: Path) -> None:
     client.put(ORDERS, ["a"])
     assert _was_empty(client, tmp_path / "begun")
     assert not _was_empty(client, tmp_path / "new")
+
+
+class Times:
+    """A partition whose messages have these times; an offset without one holds no message."""
+
+    def __init__(self, *times: int | None) -> None:
+        self.times = times
+        self.read_to = 0
+
+    def spans(self) -> Mapping[Partition, Span]:
+        return {ORDERS: Span(0, len(self.times))}
+
+    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
+        for offset in range(start, min(end, len(self.times))):
+            self.read_to = offset + 1
+            if self.times[offset] is not None:
+                yield Record(b"%d" % offset, offset=offset, timestamp=self.times[offset])
+
+
+NANOS = 1_700_000_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("times", "planned", "found"),
+    [
+        ((1, 2, 3), {}, []),
+        ((1, -1, None, NANOS, -NANOS), {}, [Far(ORDERS, 3, NANOS)]),
+        ((1, -NANOS, NANOS), {}, [Far(ORDERS, 1, -NANOS)]),
+        # Spark's own microseconds still hold these.
+        ((9_223_372_036_854_774,), {}, []),
+        # Behind the end of the batch that failed nothing is looked through.
+        ((1, 2, NANOS), {ORDERS: 2}, []),
+    ],
+)
+def test_times_that_spark_cannot_hold_are_found(
+    times: tuple[int | None, ...], planned: dict[Partition, int], found: list[Far]
+) -> None:
+    waits = [Waiting(*ORDERS, 0, len(times))]
+    assert far_times(Times(*times), waits, planned) == found
+
+
+def test_times_that_spark_cannot_hold_are_the_calendars_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In portions; what is in bronze when a run is to stop stays."""
+    monkeypatch.setattr("pipelines.bronze.far_times._BATCH_MESSAGES", 2)
+    appended: list[list[Record]] = []
+
+    def append(*_: object, records: list[Record]) -> None:
+        appended.append(records)
+
+    monkeypatch.setattr("pipelines.bronze.far_times._append", append)
+    waits = [Waiting(*ORDERS, 1, 5)]
+    source = Source.model_validate({"name": "shop", "files": {"path": "-"}})
+
+    def run(stop: Any) -> int:
+        client = Times(0, 1, NANOS, None, -NANOS)
+        return append_apart(cast(Warehouse, None), source, client, waits=waits, stop=stop)
+
+    assert run(lambda: False) == 3
+    kept = [(one.offset, one.timestamp, one.headers) for part in appended for one in part]
+    assert kept == [
+        (1, 1, None),
+        (2, 253_402_300_799_999, (("kafka.timestamp", b"%d" % NANOS),)),
+        (4, -62_135_596_800_000, (("kafka.timestamp", b"-%d" % NANOS),)),
+    ]
+    assert [len(part) for part in appended] == [2, 1]
+    assert run(lambda: len(appended) > 2) == 2

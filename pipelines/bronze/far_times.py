@@ -1,0 +1,139 @@
+"""Messages of Kafka whose time Spark cannot hold: they are read and appended without it.
+
+A producer may give any number of milliseconds as the time of a message, and brokers up to 3.x take
+it: nanoseconds by mistake, say. Spark counts in microseconds, and its source fails for the whole
+batch, again and again, with a message among them for which these are too many.
+
+So where a batch failed, what it was to read is looked through. Partitions that have such a message
+are read up to their end without Spark; its time becomes the last of the calendar (or the first),
+and the number that came is the header TIME_HEADER. The stream then begins anew behind what bronze
+has, as it does after a loss. A run that is killed meanwhile leaves nothing that is done twice:
+bronze tells how far it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from ingest.config.sources import Source
+from ingest.files.record import Record
+from pipelines.bronze.by_offset.columns import record_batch
+from pipelines.bronze.by_offset.source import Client, Partition
+from pipelines.bronze.transport import Stop, Waiting
+from pipelines.platform.warehouse import BRONZE, Warehouse
+
+TIME_HEADER = "kafka.timestamp"
+_MOST = (1 << 63) // 1000 - 1
+"""Milliseconds, of which Spark makes microseconds of 64 bits."""
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
+_BATCH_MESSAGES, _BATCH_BYTES = 20_000, 32 << 20
+
+
+class Far(NamedTuple):
+    """The first message of a partition whose time, in milliseconds, Spark cannot hold."""
+
+    partition: Partition
+    offset: int
+    time: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} has at offset {self.offset} a message of the time {self.time} ms"
+
+
+def far_times(
+    client: Client, waits: Iterable[Waiting], planned: Mapping[Partition, int]
+) -> list[Far]:
+    """The first of each partition, in what a batch was planned to read of it."""
+    found = []
+    for topic, number, start, end in waits:
+        partition = Partition(topic, number)
+        upto = min(end, planned.get(partition, end))
+        for record in client.read(partition, start=start, end=upto):
+            time = record.timestamp or 0
+            if abs(time) > _MOST:
+                found.append(Far(partition, record.offset or 0, time))
+                break
+    return found
+
+
+def planned_ends(checkpoint: str) -> dict[Partition, int]:
+    """Where the batch ends that a stream planned last; empty where it planned none."""
+    batches = [int(file.name) for file in Path(checkpoint, "offsets").glob("[0-9]*")]
+    if not batches:
+        return {}
+    try:
+        text = Path(checkpoint, "offsets", str(max(batches))).read_text(encoding="utf-8")
+        ends: Mapping[str, Mapping[str, int]] = json.loads(text.splitlines()[-1])
+    except (OSError, ValueError, LookupError):
+        return {}
+    return {
+        Partition(topic, int(number)): end
+        for topic, numbers in ends.items()
+        for number, end in numbers.items()
+    }
+
+
+def append_apart(
+    warehouse: Warehouse, source: Source, client: Client, *, waits: Iterable[Waiting], stop: Stop
+) -> int:
+    """Appends what waits in some partitions; gives how many messages that were."""
+    count = 0
+    for topic, number, start, end in waits:
+        partition = Partition(topic, number)
+        for records in _portions(client.read(partition, start=start, end=end)):
+            if stop():
+                return count
+            _append(warehouse, source, partition, records=records)
+            count += len(records)
+    return count
+
+
+def _portions(records: Iterator[Record]) -> Iterator[list[Record]]:
+    """The records, with times that bronze can hold, in lists of bounded number and bytes."""
+    portion: list[Record] = []
+    size = 0
+    for record in records:
+        portion.append(_within_calendar(record))
+        size += len(record.value or b"")
+        if len(portion) == _BATCH_MESSAGES or size >= _BATCH_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _within_calendar(record: Record) -> Record:
+    time = record.timestamp
+    if time is None or abs(time) <= _MOST:
+        return record
+    told = (TIME_HEADER, str(time).encode())
+    nearest = _LAST if time > 0 else _FIRST
+    return record._replace(timestamp=nearest, headers=(*(record.headers or ()), told))
+
+
+def _append(
+    warehouse: Warehouse, source: Source, partition: Partition, *, records: Sequence[Record]
+) -> None:
+    batch = record_batch(
+        values=[record.value for record in records],
+        keys=[record.key for record in records],
+        headers=[record.headers for record in records],
+        topics=[partition.topic] * len(records),
+        partitions=[partition.number] * len(records),
+        offsets=[record.offset or 0 for record in records],
+        times=[record.timestamp for record in records],
+    )
+    rows = warehouse.session.createDataFrame(pa.Table.from_batches([batch])).withColumns(
+        {
+            "source": F.lit(source.name),
+            "epoch": F.lit(source.epoch).cast("bigint"),
+            "ingested_at": F.current_timestamp(),
+        }
+    )
+    warehouse.append(rows.select([name for name, _ in BRONZE]), "bronze", "messages")

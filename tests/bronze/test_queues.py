@@ -136,6 +136,31 @@ def test_a_queue_made_anew_is_told() -> None:
     )
 
 
+def test_a_node_that_is_behind_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream of RabbitMQ is read from any node, and nobody says of which: what ends below the
+    place that was reached is waited for before it is taken for another one."""
+    slept: list[float] = []
+
+    class Behind(Folder):
+        def spans(self) -> Mapping[Partition, Span]:
+            return {ORDERS: Span(0, 10 + len(slept)), ITEMS: Span(0, 4)}
+
+    monkeypatch.setattr("pipelines.bronze.by_offset.source.time.sleep", slept.append)
+    for fixed in (False, True):
+        slept.clear()
+        reader = _Reader(Behind(tmp_path), "earliest", lost="fail")
+        if fixed:
+            reader.prepareForTriggerAvailableNow()
+        begin = {"orders/0": [0, 12], "items/eu/1": [0, 0]}
+        assert reader.latestOffset(begin) == {"orders/0": [0, 12], "items/eu/1": [0, 4]}
+        assert len(slept) == 2
+    with pytest.raises(Recreated, match="orders/0 was read up to 99 and ends at"):
+        reader.latestOffset({"orders/0": [0, 99]})
+    assert 5 <= sum(slept) <= 30
+
+
 def test_a_replica_that_is_behind_has_nothing_new() -> None:
     """And is no topic made anew, whose messages would be others; the master's end tells of one."""
     begin = {"orders/0": [0, 11], "items/eu/1": [0, 90]}

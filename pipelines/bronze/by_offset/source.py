@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -48,6 +49,9 @@ TASK_MESSAGES = 50_000
 """So many are read by one task, of however many partitions they are: a task costs as much as to
 read some thousand."""
 _BATCH_MESSAGES, _BATCH_BYTES = 2000, 8 << 20
+_ASKED_AGAIN, _PAUSE = 5, 2.0
+"""How often, with as many seconds between, what ends below the place that was reached is asked for
+once more before it is taken to be made anew."""
 _MARK = "queue stopped"
 
 Offsets = dict[str, list[int]]
@@ -281,6 +285,15 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held = self._spans() if self._held is None else self._held
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = self._reached if start is None else start
+        for _ in range(_ASKED_AGAIN):
+            try:
+                return planned(held, begin, most=most, starting=self._starting)
+            except Recreated:
+                # Or told by a node that lacks the newest messages, for a moment.
+                time.sleep(_PAUSE)
+                held = self._spans()
+                if self._held is not None:
+                    self._held = held
         return planned(held, begin, most=most, starting=self._starting)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:

@@ -104,7 +104,9 @@ def test_messages_as_they_were_sent(kafka: str, codec: str) -> None:
     assert records[-1][:3] == (None, None, None) and records[-1].offset == 50
 
 
-def test_a_transaction_counts_when_it_is_committed(kafka: str) -> None:
+def test_a_transaction_counts_when_it_is_committed_and_never_when_it_is_given_up(
+    kafka: str,
+) -> None:
     create_topic(kafka, "k4")
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": "k4"})
     producer.init_transactions(30)
@@ -123,6 +125,30 @@ def test_a_transaction_counts_when_it_is_committed(kafka: str) -> None:
         while client.spans(found)["k4", 0] != (0, 2):
             assert time.monotonic() < deadline
         assert [r.value for r in client.read(found["k4"], 0, start=0, end=2)] == [b"x"]
+    for end, value in (("abort", b"y"), ("abort", b"z"), ("commit", b"x")):
+        producer.begin_transaction()
+        for _ in range(2):
+            producer.produce("k4", value)
+            producer.flush(30)
+        getattr(producer, f"{end}_transaction")(30)
+    produce(kafka, "k4", [Record(b"plain")])
+    read = {}
+    for committed in (False, True):
+        with cluster(kafka, committed=committed).open() as client:
+            found = client.topics(["k4"])
+            deadline = time.monotonic() + 30
+            while client.spans(found)["k4", 0] != (0, 12):
+                assert time.monotonic() < deadline
+            # Also from the middle of a transaction that was given up.
+            read[committed] = [
+                [r.value for r in client.read(found["k4"], 0, start=start, end=12)]
+                for start in (2, 3)
+            ]
+    assert read[False][0] == [b"y", b"y", b"z", b"z", b"x", b"x", b"plain"]
+    assert read == {
+        False: [read[False][0], read[False][0][1:]],
+        True: [[b"x", b"x", b"plain"]] * 2,
+    }
 
 
 def test_a_groups_place_is_noted(kafka: str) -> None:

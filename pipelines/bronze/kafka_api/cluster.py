@@ -156,7 +156,8 @@ class Client:
         broker = self._broker(topic.leader(number))
         while start < end:
             reached = start
-            for following, records in batches(self._fetched(broker, (topic.name, number), start)):
+            piece, aborted = self._fetched(broker, (topic.name, number), start)
+            for following, records in batches(piece, aborted):
                 for record in records:
                     assert record.offset is not None
                     if start <= record.offset < end:
@@ -229,8 +230,12 @@ class Client:
                 found[topic, number] = offset
         return found
 
-    def _fetched(self, broker: Connection, partition: TopicPartition, start: int) -> bytes:
-        """A piece of a partition's log that holds the message at `start`, if there is one."""
+    def _fetched(
+        self, broker: Connection, partition: TopicPartition, start: int
+    ) -> tuple[bytes, list[tuple[int, int]]]:
+        """A piece of a partition's log that holds the message at `start`, if there is one; and the
+        producers of transactions in it that were given up, each with where it began, where only
+        those that were committed are read."""
         topic, number = partition
         body = wire.int32(-1) + wire.int32(100) + wire.int32(1) + wire.int32(_FETCH_BYTES)
         body += wire.int8(1 if self._cluster.committed else 0)
@@ -238,12 +243,13 @@ class Client:
         answer = broker.ask(_FETCH, 4, body + wire.array([wire.text(topic) + wire.array([one])]))
         answer.int32()
         pieces: list[bytes] = []
+        aborted: list[tuple[int, int]] = []
 
         def piece() -> None:
             answer.int32()
             error = answer.int16()
             answer.take(16)
-            answer.array(lambda: answer.take(16))
+            aborted.extend(answer.array(lambda: (answer.int64(), answer.int64())))
             pieces.append(answer.blob())
             if error == _TOPIC_FORBIDDEN:
                 raise NoPermission(f"the topic {topic} may not be read by this login")
@@ -251,7 +257,7 @@ class Client:
                 raise OSError(f"{topic}/{number}: {_named(error)}")
 
         answer.array(lambda: (answer.text(), answer.array(piece)))
-        return b"".join(pieces)
+        return b"".join(pieces), aborted
 
     def _broker(self, node: int) -> Connection:
         if node not in self._addresses:

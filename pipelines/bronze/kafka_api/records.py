@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -10,28 +11,52 @@ from ingest.files.record import Record
 from pipelines.bronze.kafka_api.wire import Reader
 
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-_CONTROL = 0x20
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _APPEND_TIME = 0x08
 _XERIAL = b"\x82SNAPPY\x00"
 _MOST_BYTES = 1 << 28
 
 
-def batches(data: bytes) -> Iterator[tuple[int, list[Record]]]:
+class _Batch(NamedTuple):
+    """A batch of the log: the offset after it, its producer, and its records, none where it only
+    marks the end of a transaction (`ends`)."""
+
+    following: int
+    producer: int
+    transactional: bool
+    ends: bool
+    records: list[Record]
+
+
+def batches(
+    data: bytes, aborted: Sequence[tuple[int, int]] = ()
+) -> Iterator[tuple[int, list[Record]]]:
     """The batches of a fetched piece of log: the offset after each, and its records, none of a
     control batch. The last batch may be cut off by the fetch, and is left out then.
 
+    `aborted` has producers, each with the offset at which it began a transaction that it gave up:
+    of these, up to their ends, there are no records.
+
     Raises ValueError for a batch of format 0 or 1, which brokers before 0.11 wrote.
     """
+    begun = sorted(aborted, key=lambda each: each[1], reverse=True)
+    given_up: set[int] = set()
     reader = Reader(data)
     while reader.left >= 12:
         first = reader.int64()
         length = reader.int32()
         if reader.left < length:
             return
-        yield _batch(first, Reader(reader.take(length)))
+        batch = _batch(first, Reader(reader.take(length)))
+        while begun and begun[-1][1] < batch.following:
+            given_up.add(begun.pop()[0])
+        if batch.ends:
+            given_up.discard(batch.producer)
+        left_out = batch.transactional and batch.producer in given_up
+        yield batch.following, [] if left_out else batch.records
 
 
-def _batch(first: int, reader: Reader) -> tuple[int, list[Record]]:
+def _batch(first: int, reader: Reader) -> _Batch:
     reader.int32()  # the leader's epoch
     form = reader.int8()
     if form != 2:
@@ -40,13 +65,16 @@ def _batch(first: int, reader: Reader) -> tuple[int, list[Record]]:
     attributes = reader.int16()
     following = first + reader.int32() + 1
     began, newest = reader.int64(), reader.int64()
-    reader.take(8 + 2 + 4)  # the producer
+    producer = reader.int64()
+    reader.take(2 + 4)  # the producer's epoch and sequence
     count = reader.int32()
+    transactional = bool(attributes & _TRANSACTIONAL)
     if attributes & _CONTROL:
-        return following, []
+        return _Batch(following, producer, transactional, True, [])
     body = Reader(_unpacked(reader.take(reader.left), attributes & 7))
     appended = newest if attributes & _APPEND_TIME else None
-    return following, [_record(body, first, began=began, appended=appended) for _ in range(count)]
+    records = [_record(body, first, began=began, appended=appended) for _ in range(count)]
+    return _Batch(following, producer, transactional, False, records)
 
 
 def _record(reader: Reader, first: int, *, began: int, appended: int | None) -> Record:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -35,31 +34,19 @@ _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9
 _BATCH_MESSAGES, _BATCH_BYTES = 20_000, 32 << 20
 
 
-class Far(NamedTuple):
-    """The first message of a partition whose time, in milliseconds, Spark cannot hold."""
-
-    partition: Partition
-    offset: int
-    time: int
-
-    def __str__(self) -> str:
-        return f"{self.partition} has at offset {self.offset} a message of the time {self.time} ms"
-
-
 def far_times(
     client: Client, waits: Iterable[Waiting], planned: Mapping[Partition, int]
-) -> list[Far]:
-    """The first of each partition, in what a batch was planned to read of it."""
-    found = []
-    for topic, number, start, end in waits:
-        partition = Partition(topic, number)
-        upto = min(end, planned.get(partition, end))
-        for record in client.read(partition, start=start, end=upto):
-            time = record.timestamp or 0
-            if abs(time) > _MOST:
-                found.append(Far(partition, record.offset or 0, time))
-                break
-    return found
+) -> list[Waiting]:
+    """What waits in those partitions that have such a message, in what a batch was planned to read
+    of them."""
+
+    def has_one(wait: Waiting) -> bool:
+        partition = Partition(wait.topic, wait.partition)
+        end = min(wait.end, planned.get(partition, wait.end))
+        records = client.read(partition, start=wait.start, end=end)
+        return any(abs(record.timestamp or 0) > _MOST for record in records)
+
+    return [wait for wait in waits if has_one(wait)]
 
 
 def planned_ends(checkpoint: str) -> dict[Partition, int]:

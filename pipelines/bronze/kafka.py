@@ -176,15 +176,7 @@ def _read_apart(
         found = far_times(client, waits, planned_ends(checkpoint))
         if not found:
             return None
-        if client.cluster.committed:
-            raise SourceError(
-                f"source {source.name}: {found[0]}, which Spark cannot hold, and without Spark no"
-                " messages of transactions are left out: take kafka.isolation.level from"
-                " kafka.options until it is read."
-            ) from error
-        places = {far.partition for far in found}
-        there = [wait for wait in waits if Partition(wait.topic, wait.partition) in places]
-        count = append_apart(warehouse, source, client, waits=offsets.unread(there), stop=stop)
+        count = append_apart(warehouse, source, client, waits=offsets.unread(found), stop=stop)
     except (*FAILURES, Gone):
         # What Spark failed for is told instead.
         return None

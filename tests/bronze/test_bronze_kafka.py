@@ -207,14 +207,6 @@ def test_a_time_that_spark_cannot_hold_stops_no_message(kafka: str, tables: Ware
         (1, 0, b"c", first, None),
         (1, 1, b"c", first, None),
     ]
-    create_topic(kafka, "b16", message_timestamp_after_max_ms=far)
-    produce(kafka, "b16", [Record(b"a", timestamp=first), Record(b"b", timestamp=nanos)])
-    committed = {"isolation.level": "read_committed"}
-    with pytest.raises(SourceError) as error:
-        ingest_source(tables, topics(kafka, "b16", name="other", options=committed))
-    assert str(error.value).startswith(
-        f"source other: b16/0 has at offset 1 a message of the time {nanos} ms, which Spark cannot"
-    )
 
 
 def test_a_killed_run_that_read_without_spark_is_gone_on_from(
@@ -224,8 +216,6 @@ def test_a_killed_run_that_read_without_spark_is_gone_on_from(
     place, began = Partition("t", 0), []
 
     class Client:
-        cluster = SimpleNamespace(committed=False)
-
         def read(self, *_: Any, start: int, end: int) -> Any:
             return (IngestRecord(b"", offset=n, timestamp=1 << 60) for n in range(start, end))
 

@@ -110,10 +110,48 @@ def test_items_without_a_byte_are_few() -> None:
     nothing = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}
     read = reader.reader(parse_schema([json.dumps({"type": "array", "items": nothing})]))
     assert read(b"\x06\0", 0) == ([{"x": None}] * 3, 2)
-    with pytest.raises(ValueError, match="at most 1000 items"):
-        read(b"\xd2\x0f\0", 0)
-    with pytest.raises(ValueError, match="at most 1000 items of no bytes"):
-        read(b"\xd0\x0f\xd0\x0f\0", 0)
+    assert len(read(b"\xe8\x07\0", 0)[0]) == 500
+    with pytest.raises(ValueError, match="at most 1000 values of no bytes, got 501 items of 2"):
+        read(b"\xea\x07\0", 0)
+    with pytest.raises(ValueError, match="at most 1000 values of no bytes, got 501 items of 2"):
+        read(b"\xe8\x07\x02\0", 0)
+
+
+def nested(last: Any, times: int) -> str:
+    """A schema of records that hold the one before twice, so that `last` stands 2**times in it."""
+    fields: list[Any] = [{"name": "f0", "type": {"type": "record", "name": "R0", "fields": last}}]
+    for n in range(1, times + 1):
+        both = [{"name": name, "type": f"R{n - 1}"} for name in ("a", "b")]
+        record = {"type": "record", "name": f"R{n}", "fields": both}
+        fields.append({"name": f"f{n}", "type": record})
+    return json.dumps({"type": "record", "name": "All", "fields": fields})
+
+
+def test_values_without_a_byte_are_few() -> None:
+    """A schema of 20 kB could make a datum of no bytes be 2**200 values."""
+    for last in ([], [{"name": "x", "type": "null"}]):
+        with pytest.raises(DecodeError, match="at most 1000 values without a byte in a record"):
+            parse_schema([nested(last, 200)])
+    found = parse_schema([nested([], 7)])
+    assert (found.least, reader.reader(found)(b"", 0)[1]) == (0, 0)
+    # Where each takes its byte, the data bound them.
+    found = parse_schema([nested([{"name": "x", "type": "int"}], 40)])
+    assert found.least == 2**41 - 1
+    with pytest.raises(reader.UNREADABLE):
+        reader.reader(found)(bytes(1000), 0)
+
+
+@pytest.mark.parametrize(
+    ("of", "ends"), [("R", False), (["null", "R"], True), ({"type": "array", "items": "R"}, True)]
+)
+def test_a_record_of_itself_has_an_end(of: Any, ends: bool) -> None:
+    inner = {"type": "record", "name": "S", "fields": [{"name": "r", "type": of}]}
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "s", "type": inner}]})
+    if ends:
+        assert reader.reader(parse_schema([schema]))(b"\0", 0)[1] == 1
+        return
+    with pytest.raises(DecodeError, match="expected a record that ends, got S"):
+        parse_schema([schema])
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,9 +1,9 @@
 """Avro data read from bytes, strictly: `read(data, start)` gives a value and where it ends.
 
 Values are what Connect's JsonConverter would have written: bytes as base64, records and maps as
-objects. A length or count is held against the bytes that are left, items of an array take a byte
-each at least, and reading past the end raises: no message takes more time or memory than its own
-size allows.
+objects. A length or count is held against the bytes that are left, values that take no byte are few
+(FREE), and reading past the end raises: no message takes more time or memory than its own size
+allows.
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ingest.values import canonical
-from ingest.wire.avro.schema import Field, Type
+from ingest.wire.avro.schema import FREE, Field, Type
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 Rename = Callable[[Field], str]
@@ -150,7 +150,8 @@ def reader(type_: Type, rename: Rename = _own_name, made: dict[int, Read] | None
     if kind == "union":
         return _union([reader(part, rename, made) for part in type_.parts])
     if kind == "array":
-        return _array(reader(type_.parts[0], rename, made))
+        items = type_.parts[0]
+        return _array(reader(items, rename, made), 0 if items.least else items.free)
     if kind == "map":
         return _map(reader(type_.parts[0], rename, made))
     return _record(type_, rename, made)
@@ -212,33 +213,33 @@ def _union(parts: list[Read]) -> Read:
     return read
 
 
-_FREE = 1_000
-"""Items without a byte (nulls, records of them) that an array may have: no data bounds those."""
-
-
 def _blocks(data: bytes, at: int) -> tuple[int, int]:
     """The count of an array's or map's next block; a negative one is followed by its size."""
     count, at = long(data, at)
     if count < 0:
         count = -count
         _, at = size(data, at)
-    most = max(len(data) - at, _FREE)
+    most = max(len(data) - at, FREE)
     if count > most:
         raise ValueError(f"expected at most {most} items, got {count}")
     return count, at
 
 
-def _array(item: Read) -> Read:
+def _array(item: Read, free: int) -> Read:
+    """`free`: how many values an item has that takes no byte; 0 where items take some."""
+
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         found: list[Any] = []
         count, at = _blocks(data, at)
         while count:
-            began = at
+            if free * (len(found) + count) > FREE:
+                raise ValueError(
+                    f"expected at most {FREE} values of no bytes, got {len(found) + count} items "
+                    f"of {free}"
+                )
             for _ in range(count):
                 value, at = item(data, at)
                 found.append(value)
-            if at - began < count and len(found) > _FREE:
-                raise ValueError(f"expected at most {_FREE} items of no bytes, got {len(found)}")
             count, at = _blocks(data, at)
         return found, at
 

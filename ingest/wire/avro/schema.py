@@ -19,13 +19,19 @@ PRIMITIVES = frozenset(
 )
 _JSON = msgspec.json.Decoder(Any)
 _LONGEST = 16 * 2**20
+_LEAST = {"null": 0, "float": 4, "double": 8}
+FREE = 1_000
+"""Values without a byte (nulls, records of them) that a datum may have: no data bounds those."""
+_ENDLESS = 2**62
+"""Bytes that no datum has: so many has a record that holds itself by a field, not by a union."""
 
 
 class Type(msgspec.Struct, eq=False):
     """One type. `kind`: the type's word in the specification, `union` for a union.
 
     `parts`: the branches of a union; the one type of an array's items or a map's values. `props`:
-    all attributes of the schema, `connect.name` and `logicalType` among them.
+    all attributes of the schema, `connect.name` and `logicalType` among them. `least`: the fewest
+    bytes that a datum has. `free`: how many values it has beside those bytes, nulls and records.
     """
 
     kind: str
@@ -35,6 +41,8 @@ class Type(msgspec.Struct, eq=False):
     symbols: tuple[str, ...] = ()
     size: int = 0
     props: Mapping[str, Any] = {}
+    least: int = 1
+    free: int = 0
 
     def field(self, name: str) -> Type | None:
         """The type of one field of a record, null branch left out; None where there is none."""
@@ -60,7 +68,7 @@ def present(type_: Type) -> Type:
 def parse_schema(texts: Iterable[str | bytes]) -> Type:
     """The type of the last of `texts`; the others hold types that it refers to.
 
-    Raises bad_avro for text that is no Avro schema.
+    Raises bad_avro for text that is no Avro schema, and for one by which few bytes are many values.
     """
     named: dict[str, Type] = {}
     found = None
@@ -82,12 +90,12 @@ def _refusal(text: str) -> DecodeError:
 
 def _type(schema: Any, space: str, named: dict[str, Type]) -> Type:
     if isinstance(schema, str):
-        return Type(schema) if schema in PRIMITIVES else _named(schema, space, named)
+        return _primitive(schema, {}) if schema in PRIMITIVES else _named(schema, space, named)
     if isinstance(schema, list):
         return Type("union", parts=tuple(_type(part, space, named) for part in schema))
     word = schema.get("type") if isinstance(schema, dict) else None
     if word in PRIMITIVES:
-        return Type(word, props=schema)
+        return _primitive(word, schema)
     if isinstance(word, dict | list):
         return _type(word, space, named)
     if word == "array" or word == "map":
@@ -98,6 +106,10 @@ def _type(schema: Any, space: str, named: dict[str, Type]) -> Type:
     if isinstance(word, str):
         return _named(word, space, named)
     raise _refusal(f"a type of Avro's, got {str(schema)[:80]}")
+
+
+def _primitive(word: str, props: Mapping[str, Any]) -> Type:
+    return Type(word, props=props, least=_LEAST.get(word, 1), free=word == "null")
 
 
 def _declared(word: str, schema: dict[str, Any], space: str, *, named: dict[str, Type]) -> Type:
@@ -117,10 +129,27 @@ def _declared(word: str, schema: dict[str, Any], space: str, *, named: dict[str,
         size = schema.get("size")
         if size.__class__ is not int or not 0 <= size < 2**31:
             raise _refusal(f"a size of the fixed type {name}, got {str(size)[:80]}")
-        made.size = size
+        made.size = made.least = size
+        made.free = not size
     else:
+        made.least = _ENDLESS
         made.fields = tuple(_field(field, space, named) for field in _list(schema, "fields"))
+        _measure(made)
     return made
+
+
+def _measure(record: Type) -> None:
+    """What a record's fields come to: named twice in each other, few records make many values."""
+    types = [field.type for field in record.fields]
+    record.least = min(sum(type_.least for type_ in types), _ENDLESS)
+    record.free = min(sum(type_.free for type_ in types) + 1, _ENDLESS)
+    if record.least == _ENDLESS:
+        raise _refusal(f"a record that ends, got {record.name}, which is a part of its own fields")
+    # A record for each field that takes a byte, and one for each two of those, is an honest tree.
+    if record.free > 2 * record.least + FREE:
+        raise _refusal(
+            f"at most {FREE} values without a byte in a record, got {record.free} in {record.name}"
+        )
 
 
 def _list(schema: dict[str, Any], key: str) -> list[Any]:

@@ -24,7 +24,8 @@ FLOORS = (
     ("ingest.errors",),
     ("ingest.events",),
     ("ingest.values",),
-    ("ingest.ddl", "ingest.files", "ingest.limits", "ingest.wire.avro"),
+    ("ingest.ddl", "ingest.limits", "ingest.wire.avro"),
+    ("ingest.files",),
     ("ingest.wire",),
     (
         "ingest.formats.dts",

@@ -15,6 +15,7 @@ from typing import Annotated, BinaryIO
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ingest.files import avro_container
 from ingest.files.compression import LARGEST, Chunks, Cursor
 from ingest.files.record import Record, broken
 from ingest.values.jsontext import excerpt, is_utf8
@@ -153,13 +154,6 @@ def _length_prefixed(chunks: Chunks) -> Iterator[Record]:
         yield broken(b"", chunks.damage)
 
 
-def _avro_container(chunks: Chunks) -> Iterator[Record]:
-    # fastavro takes a tenth of a second to import; few sources need it.
-    from ingest.files.avro_container import data
-
-    return data(chunks)
-
-
 class _Captured(msgspec.Struct, gc=False):
     """One line of `kcat -J`."""
 
@@ -231,7 +225,7 @@ FRAMINGS: dict[str, Callable[[Chunks], Iterator[Record]]] = {
     "lines": _by_line(Record),
     "whole": _whole,
     "length_prefixed": _length_prefixed,
-    "avro_container": _avro_container,
+    "avro_container": avro_container.data,
     "hex_lines": _by_line(_hex),
     "base64_lines": _by_line(_base64),
     "kcat": _by_line(_kcat),

@@ -396,6 +396,25 @@ def test_a_damaged_block_harms_no_neighbour() -> None:
     ]
 
 
+def test_a_deep_datum_harms_no_neighbour() -> None:
+    """Whatever its depth it is cut as it is, and its decoder refuses it."""
+    fields = [{"name": "next", "type": ["null", "N"]}]
+    schema = json.dumps({"type": "record", "name": "N", "fields": fields}).encode()
+    deep, flat = b"\x02" * 200_000 + b"\x00", b"\x02\x00"
+    blocks = [(3, flat + deep + flat), (1, flat)]
+    found = values(assembled("null", blocks, schema=schema), "avro_container")
+    assert found == [flat, deep, flat, flat]
+
+
+def test_a_datum_of_countless_nulls_harms_no_neighbour() -> None:
+    array = {"type": "array", "items": "null"}
+    fields = [{"name": "a", "type": array}, {"name": "b", "type": "string"}]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields}).encode()
+    few, many = b"\x02\x00\x02x", number(2**62) + b"\x00\x02x"
+    found = values(assembled("null", [(3, few + many + few)], schema=schema), "avro_container")
+    assert found == [few, many, few]
+
+
 @pytest.mark.parametrize("size", [-5, 3, 100, 10**6, 2**40])
 def test_a_wrong_block_size_costs_that_block_alone(size: int) -> None:
     good, lost, last = datum(ORDERS[1]), datum(ORDERS[9]), datum(ORDERS[2])

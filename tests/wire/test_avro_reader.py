@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from ingest.errors import DecodeError
 from ingest.wire.avro import reader
 from ingest.wire.avro.schema import parse_schema
+from ingest.wire.avro.skipper import skipper
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 LEAVES: dict[str, st.SearchStrategy[Any]] = {
@@ -165,9 +166,13 @@ def test_what_fastavro_writes(pair: tuple[Any, Any]) -> None:
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, parsed, value)
     data = stream.getvalue()
-    read = reader.reader(parse_schema([json.dumps(schema)]))
+    type_ = parse_schema([json.dumps(schema)])
+    read, skip = reader.reader(type_), skipper(type_)
     assert read(b"__" + data, 2) == (shown(schema, value), len(data) + 2)
+    assert skip(b"__" + data + b"__", 2) == len(data) + 2
     for size in range(max(0, len(data) - 20), len(data)):
+        with pytest.raises(reader.UNREADABLE):
+            skip(data[:size], 0)
         # cut short, it raises, or ends where the data does not
         try:
             _, end = read(data[:size], 0)
@@ -233,6 +238,53 @@ def test_bombs_cost_no_more_than_their_size(label: str) -> None:
     with pytest.raises(reader.UNREADABLE):
         read(data, 0)
     assert time.process_time() - began < 2
+
+
+NODE = {
+    "type": "record",
+    "name": "N",
+    "fields": [{"name": "next", "type": ["null", "N"]}, {"name": "n", "type": "int"}],
+}
+
+
+def test_what_is_skipped_may_be_deep_but_not_to_the_end_of_memory() -> None:
+    """Its reader says that it is too deep; those behind it are found all the same."""
+    type_ = parse_schema([json.dumps(NODE)])
+    deep = b"\x02" * 100_000 + b"\x00" + b"\x0e" * 100_001
+    assert skipper(type_)(deep + b"\x00\x0e", 0) == len(deep)
+    with pytest.raises(RecursionError):
+        reader.reader(type_)(deep, 0)
+    with pytest.raises(ValueError, match="expected at most 200000 values behind it, got more"):
+        skipper(type_)(b"\x02" * 300_000, 0)
+
+
+@pytest.mark.parametrize("blocks", [[2**63 - 1], [-(2**63)], [10**9] * 1000])
+@pytest.mark.parametrize("items", ["null", {"type": "fixed", "name": "F", "size": 0}, "record"])
+def test_items_without_a_byte_are_skipped_as_their_number(blocks: list[int], items: Any) -> None:
+    if items == "record":
+        items = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "null"}]}
+    skip = skipper(parse_schema([json.dumps({"type": "array", "items": items})]))
+    data = b"".join(varint(count) + b"\0" * (count < 0) for count in blocks) + b"\0"
+    assert skip(data, 0) == len(data)
+
+
+def varint(number: int) -> bytes:
+    number = number << 1 ^ number >> 63
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+@pytest.mark.parametrize("label", BOMBS)
+def test_what_is_no_datum_has_no_end_behind_the_data(label: str) -> None:
+    schema, data = BOMBS[label]
+    try:
+        end = skipper(parse_schema([json.dumps(schema)]))(data, 0)
+    except reader.UNREADABLE:
+        return
+    assert end <= len(data)
 
 
 @pytest.mark.parametrize(

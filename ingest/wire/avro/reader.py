@@ -213,12 +213,18 @@ def _union(parts: list[Read]) -> Read:
     return read
 
 
-def _blocks(data: bytes, at: int) -> tuple[int, int]:
+def block(data: bytes, at: int) -> tuple[int, int]:
     """The count of an array's or map's next block; a negative one is followed by its size."""
     count, at = long(data, at)
     if count < 0:
         count = -count
         _, at = size(data, at)
+    return count, at
+
+
+def _blocks(data: bytes, at: int) -> tuple[int, int]:
+    """As `block`, held against what is there."""
+    count, at = block(data, at)
     most = max(len(data) - at, FREE)
     if count > most:
         raise ValueError(f"expected at most {most} items, got {count}")

@@ -114,7 +114,7 @@ def test_the_layout_is_the_schema_without_its_names() -> None:
         b'"string"',
         b'{"type": "record", "name": "R", "fields": []}',
         json.dumps({**OB_SCHEMA, "fields": OB_SCHEMA["fields"][:3]}).encode(),
-        # An array of items without a size would be read for ever.
+        # No data bound how many items without a size an array has.
         json.dumps(
             {**OB_SCHEMA, "fields": [*OB_SCHEMA["fields"], {"name": "x", "type": array("null")}]}
         ).encode(),
@@ -146,6 +146,28 @@ def test_a_datum_of_another_schema_is_read_to_the_last_byte() -> None:
         with pytest.raises(DecodeError) as refused:
             list(decode(sent(wrong)))
         assert refused.value.code.value == "bad_avro"
+
+
+@pytest.mark.parametrize(("name", "code"), [("ob_avro", "bad_avro"), ("auto", "unknown_format")])
+def test_a_datum_nested_without_measure_is_refused(name: str, code: str) -> None:
+    """Read with recursion in C, it ended the process."""
+    node = record("Node", next=["null", "Node"])
+    fields = [*OB_SCHEMA["fields"], {"name": "more", "type": node}]
+    schema = {**json.loads(json.dumps(OB_SCHEMA)), "fields": fields}
+    text = json.dumps(schema).encode()
+    whole = container({**CHANGE, "more": {"next": None}}, schema=schema)
+    datum = written(fastavro.parse_schema(schema), {**CHANGE, "more": {"next": None}})
+    deep = datum[:-1] + b"\x02" * 100_000 + b"\x00"
+    deep_whole = whole.replace(
+        written("long", len(datum)) + datum, written("long", len(deep)) + deep
+    )
+    headers = (("avro.schema", text),)
+    for value in (Message(datum, headers=headers), Message(whole)):
+        assert list(decoder("ob_avro")(value)) == events(decoder("ob_avro"), ENCODINGS["bare"])
+    for value in (Message(deep, headers=headers), Message(deep_whole)):
+        [row] = as_dicts(silver_reader(name).rows(value))
+        assert (row["kind"], row["error_code"]) == ("reject", code)
+        assert name == "auto" or "RecursionError" in row["error"]
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,8 @@ def test_what_fastavro_writes(pair: tuple[Any, Any]) -> None:
     read, skip = reader.reader(type_), skipper(type_)
     assert read(b"__" + data, 2) == (shown(schema, value), len(data) + 2)
     assert skip(b"__" + data + b"__", 2) == len(data) + 2
+    known = fastavro.schemaless_reader(io.BytesIO(data), parsed, None, return_record_name=True)
+    assert repr(reader.native_reader(type_)(data, 0)) == repr((known, len(data)))
     for size in range(max(0, len(data) - 20), len(data)):
         with pytest.raises(reader.UNREADABLE):
             skip(data[:size], 0)
@@ -252,8 +254,9 @@ def test_what_is_skipped_may_be_deep_but_not_to_the_end_of_memory() -> None:
     type_ = parse_schema([json.dumps(NODE)])
     deep = b"\x02" * 100_000 + b"\x00" + b"\x0e" * 100_001
     assert skipper(type_)(deep + b"\x00\x0e", 0) == len(deep)
-    with pytest.raises(RecursionError):
-        reader.reader(type_)(deep, 0)
+    for read in (reader.reader(type_), reader.native_reader(type_)):
+        with pytest.raises(RecursionError):
+            read(deep, 0)
     with pytest.raises(ValueError, match="expected at most 200000 values behind it, got more"):
         skipper(type_)(b"\x02" * 300_000, 0)
 

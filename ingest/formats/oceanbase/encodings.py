@@ -15,10 +15,13 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.files.avro_container import data
+from ingest.files.compression import Chunks
 from ingest.files.record import SCHEMA_HEADER, framing_error
 from ingest.formats.oceanbase.chunks import BUNDLE, joined, runs, unbundled
 from ingest.formats.oceanbase.objects import record_of
 from ingest.formats.oceanbase.record import Record, read
+from ingest.formats.oceanbase.schema import reader_of
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.wire.avro.framing import confluent, single_object
@@ -86,8 +89,6 @@ def _framed(value: bytes, schema_id: int, start: int, *, ids: frozenset[str]) ->
 
 def _written(schema: bytes, value: bytes) -> Record:
     """A datum by its writer's schema."""
-    from ingest.formats.oceanbase.schema import reader_of
-
     other = reader_of(schema)
     if other is None:
         return read(value)
@@ -101,10 +102,6 @@ def _written(schema: bytes, value: bytes) -> Record:
 
 
 def _contained(value: bytes) -> Iterator[Record]:
-    # fastavro takes a tenth of a second to import; few messages are containers.
-    from ingest.files.avro_container import data
-    from ingest.files.compression import Chunks
-
     found = False
     for datum in data(Chunks(io.BytesIO(value), "")):
         broken = framing_error(datum.headers)

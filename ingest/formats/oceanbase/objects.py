@@ -3,7 +3,7 @@
 Source: https://avro.apache.org/docs/1.12.0/specification/#json-encoding
 
 In JSON a union's value is an object of its branch's name, `{"long": 5}`; the name's last part
-counts, since the vendor prints a made-up namespace. fastavro gives pairs for named branches.
+counts, since the vendor prints a made-up namespace. What is read by a schema has pairs for records.
 """
 
 from __future__ import annotations

@@ -8,18 +8,17 @@ another layout (an earlier version's, say) is read by its own.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import fastavro
-
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats.oceanbase.record import MARKS, OPERATIONS, SOURCES
 from ingest.formats.oceanbase.values import TYPES
+from ingest.wire.avro.reader import UNREADABLE, native_reader
+from ingest.wire.avro.schema import parse_schema
 
 Shape = Any
 """A type without its name: a primitive's word, or a tuple of what it is and what it holds."""
@@ -84,34 +83,32 @@ def reader_of(schema: bytes) -> Callable[[bytes], dict[str, Any]] | None:
 
     Raises bad_avro for what is no schema of an AvroRecord.
     """
+    type_ = parse_schema([schema])
     try:
-        parsed = json.loads(schema)
-        shape = _shape(parsed, {}, "")
+        shape = _shape(json.loads(schema), {}, "")
         names = {name for name, _ in shape[1:]} if shape[0] == "record" else set()
         if not names >= {"id", "operation", "beforeImages", "afterImages"}:
             raise ValueError("a record without id, operation and images")
         if shape == LAYOUT:
             return None
-        writer = fastavro.parse_schema(parsed)
+        read_whole = native_reader(type_)
     except Exception as error:
-        # fastavro answers a schema that is none with errors of many kinds.
+        # What is a schema to one reader of JSON may be none to another, in many ways.
         raise DecodeError(
             Code.BAD_AVRO,
             f"expected the schema of an AvroRecord, got {type(error).__name__}: {error}",
         ) from None
 
     def read(data: bytes) -> dict[str, Any]:
-        stream = io.BytesIO(data)
         try:
-            found = fastavro.schemaless_reader(stream, writer, None, return_record_name=True)
-        except Exception as error:
+            found, end = read_whole(data, 0)
+        except UNREADABLE as error:
             text = f"expected a datum of the writer's schema, got {type(error).__name__}: {error}"
             raise DecodeError(Code.BAD_AVRO, text) from None
-        if stream.tell() != len(data) or not isinstance(found, dict):
+        if end != len(data) or not isinstance(found, dict):
             raise DecodeError(
                 Code.BAD_AVRO,
-                f"expected one datum of the writer's schema, got one of {stream.tell()} bytes in "
-                f"{len(data)}",
+                f"expected one datum of the writer's schema, got one of {end} bytes in {len(data)}",
             )
         return found
 

@@ -1,16 +1,16 @@
 """Avro data read from bytes, strictly: `read(data, start)` gives a value and where it ends.
 
 Values are what Connect's JsonConverter would have written: bytes as base64, records and maps as
-objects. A length or count is held against the bytes that are left, values that take no byte are few
-(FREE), and reading past the end raises: no message takes more time or memory than its own size
-allows.
+objects; `native_reader` gives Python's own. A length or count is held against the bytes that are
+left, values that take no byte are few (FREE), and reading past the end raises: no message takes
+more time or memory than its own size allows.
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -94,6 +94,13 @@ def packed(data: bytes, at: int) -> tuple[str, int]:
     return canonical.base64_of(data[at:end]), end
 
 
+def octets(data: bytes, at: int) -> tuple[bytes, int]:
+    """Bytes, as they are."""
+    number, at = size(data, at)
+    end = at + number
+    return data[at:end], end
+
+
 def boolean(data: bytes, at: int) -> tuple[bool, int]:
     """A boolean: no other bytes than 0 and 1."""
     return (False, True)[data[at]], at + 1
@@ -137,24 +144,65 @@ def _own_name(field: Field) -> str:
     return field.name
 
 
-def reader(type_: Type, rename: Rename = _own_name, made: dict[int, Read] | None = None) -> Read:
+def reader(type_: Type, rename: Rename = _own_name) -> Read:
     """The reader of one type. `rename` gives the names of records' fields."""
-    made = {} if made is None else made
+    return _reader(type_, _Values(rename, _SIMPLE, canonical.base64_of))
+
+
+def native_reader(type_: Type) -> Read:
+    """The reader of one type whose values are Python's own: bytes as bytes, floats as floats.
+
+    A record in a union is a pair, of its name and what it holds.
+    """
+    return _reader(type_, _Values(_own_name, _NATIVE, bytes, pairs=True))
+
+
+class _Values:
+    """What values are given as. `packed` is for those of fixed types; `made` are readers so far."""
+
+    def __init__(
+        self,
+        rename: Rename,
+        simple: Mapping[str, Read],
+        packed: Callable[[bytes], Any],
+        *,
+        pairs: bool = False,
+    ) -> None:
+        self.rename = rename
+        self.simple = simple
+        self.packed = packed
+        self.pairs = pairs
+        self.made: dict[int, Read] = {}
+
+
+def _reader(type_: Type, values: _Values) -> Read:
     kind = type_.kind
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
+    if kind in values.simple:
+        return values.simple[kind]
     if kind == "enum":
         return _enum(type_.symbols)
     if kind == "fixed":
-        return _fixed(type_.size)
+        return _fixed(type_.size, values.packed)
     if kind == "union":
-        return _union([reader(part, rename, made) for part in type_.parts])
+        return _union([_branch(part, values) for part in type_.parts])
     if kind == "array":
         items = type_.parts[0]
-        return _array(reader(items, rename, made), 0 if items.least else items.free)
+        return _array(_reader(items, values), 0 if items.least else items.free)
     if kind == "map":
-        return _map(reader(type_.parts[0], rename, made))
-    return _record(type_, rename, made)
+        return _map(_reader(type_.parts[0], values))
+    return _record(type_, values)
+
+
+def _branch(type_: Type, values: _Values) -> Read:
+    read = _reader(type_, values)
+    if not values.pairs or type_.kind != "record":
+        return read
+
+    def pair(data: bytes, at: int) -> tuple[tuple[str, Any], int]:
+        found, at = read(data, at)
+        return (type_.name, found), at
+
+    return pair
 
 
 def _null(data: bytes, at: int) -> tuple[None, int]:
@@ -181,6 +229,12 @@ _SIMPLE: dict[str, Read] = {
     "bytes": packed,
     "string": text,
 }
+_NATIVE: dict[str, Read] = {
+    **_SIMPLE,
+    "float": lambda data, at: (_FLOAT.unpack_from(data, at)[0], at + 4),
+    "double": lambda data, at: (_DOUBLE.unpack_from(data, at)[0], at + 8),
+    "bytes": octets,
+}
 
 
 def _enum(symbols: tuple[str, ...]) -> Read:
@@ -193,12 +247,12 @@ def _enum(symbols: tuple[str, ...]) -> Read:
     return read
 
 
-def _fixed(count: int) -> Read:
-    def read(data: bytes, at: int) -> tuple[str, int]:
+def _fixed(count: int, packed: Callable[[bytes], Any]) -> Read:
+    def read(data: bytes, at: int) -> tuple[Any, int]:
         end = at + count
         if end > len(data):
             raise ValueError(f"expected {count} bytes, got {len(data) - at}")
-        return canonical.base64_of(data[at:end]), end
+        return packed(data[at:end]), end
 
     return read
 
@@ -266,8 +320,8 @@ def _map(item: Read) -> Read:
     return read
 
 
-def _record(type_: Type, rename: Rename, made: dict[int, Read]) -> Read:
-    known = made.get(id(type_))
+def _record(type_: Type, values: _Values) -> Read:
+    known = values.made.get(id(type_))
     if known is not None:
         return known
     fields: list[tuple[str, Read]] = []
@@ -279,6 +333,6 @@ def _record(type_: Type, rename: Rename, made: dict[int, Read]) -> Read:
         return found, at
 
     # before its fields: they may be of this very type
-    made[id(type_)] = read
-    fields += [(rename(field), reader(field.type, rename, made)) for field in type_.fields]
+    values.made[id(type_)] = read
+    fields += [(values.rename(field), _reader(field.type, values)) for field in type_.fields]
     return read

@@ -34,26 +34,24 @@ _SYNC = 16
 def data(chunks: Chunks) -> Iterator[Record]:
     """The data of a container, in order, each with its writer's schema."""
     cursor = Cursor(chunks)
+    taken = bytearray()
     try:
-        fields = _header(cursor)
+        fields = _header(cursor, taken)
         schema = fields[SCHEMA_HEADER]
-        skip = skipper(parse_schema([schema]))
-        marker = cursor.take(_SYNC)
+        skip = _skipper(schema)
     except _Unreadable as error:
-        yield from _rest(cursor, error.raw, chunks.damage or str(error))
+        yield from _rest(cursor, bytes(taken), chunks.damage or str(error))
         return
-    except (DecodeError, RecursionError) as error:
-        text = f"expected a schema in the header that can be read: {error}"
-        yield from _rest(cursor, b"", chunks.damage or text)
-        return
+    marker = cursor.take(_SYNC)
     codec = fields.get("avro.codec", b"null").decode("ascii", "replace")
     headers = ((SCHEMA_HEADER, schema),)
     while head := cursor.take(1):
         cursor.put_back(head)
+        taken.clear()
         try:
-            count, block = _block(cursor, marker)
+            count, block = _block(cursor, marker, taken)
         except _Unreadable as error:
-            cursor.put_back(error.raw)
+            cursor.put_back(bytes(taken))
             found = False
             while not found and (piece := cursor.take_past(marker))[0]:
                 yield broken(piece[0], chunks.damage or str(error))
@@ -74,11 +72,19 @@ def data(chunks: Chunks) -> Iterator[Record]:
 
 
 class _Unreadable(Exception):
-    """`raw` is what was taken in vain."""
+    """What was taken is no header, or no block."""
 
-    def __init__(self, raw: bytes, text: str) -> None:
-        self.raw = raw
-        super().__init__(text)
+
+def _skipper(schema: bytes) -> Skip:
+    try:
+        type_ = parse_schema([schema])
+        skip = skipper(type_)
+    except (DecodeError, RecursionError) as error:
+        raise _Unreadable(f"expected a schema in the header that can be read: {error}") from None
+    if not type_.least:
+        # No byte of a block would bound how many of them it says that it holds.
+        raise _Unreadable("expected data of a byte at least, got a schema of data that take none")
+    return skip
 
 
 def _rest(cursor: Cursor, taken: bytes, why: str | Damage) -> Iterator[Record]:
@@ -94,30 +100,30 @@ def _number(cursor: Cursor, taken: bytearray) -> int:
     for shift in range(0, 70, 7):
         byte = cursor.take(1)
         if not byte:
-            raise _Unreadable(bytes(taken), "expected a number, got the end of the file")
+            raise _Unreadable("expected a number, got the end of the file")
         taken += byte
         number |= (byte[0] & 0x7F) << shift
         if byte[0] < 0x80:
             return number >> 1 ^ -(number & 1)
-    raise _Unreadable(bytes(taken), "expected a number of at most ten bytes")
+    raise _Unreadable("expected a number of at most ten bytes")
 
 
 def _text(cursor: Cursor, taken: bytearray) -> bytes:
     size = _number(cursor, taken)
     if not 0 <= size <= LARGEST - len(taken):
-        raise _Unreadable(bytes(taken), f"expected a header of at most {LARGEST} bytes, got more")
+        raise _Unreadable(f"expected a header of at most {LARGEST} bytes, got more")
     found = cursor.take(size)
     taken += found
     if len(found) < size:
-        raise _Unreadable(bytes(taken), "the file ends in its header")
+        raise _Unreadable("the file ends in its header")
     return found
 
 
-def _header(cursor: Cursor) -> dict[str, bytes]:
-    """The metadata of the file: a map of bytes."""
-    taken = bytearray(cursor.take(len(_MAGIC)))
+def _header(cursor: Cursor, taken: bytearray) -> dict[str, bytes]:
+    """The metadata of the file: a map of bytes. What it takes is added to `taken`."""
+    taken += cursor.take(len(_MAGIC))
     if taken != _MAGIC:
-        raise _Unreadable(bytes(taken), f"expected an Avro container ({_MAGIC!r} first)")
+        raise _Unreadable(f"expected an Avro container ({_MAGIC!r} first)")
     fields = {}
     while count := _number(cursor, taken):
         if count < 0:
@@ -127,26 +133,25 @@ def _header(cursor: Cursor) -> dict[str, bytes]:
             try:
                 name = _text(cursor, taken).decode()
             except UnicodeDecodeError:
-                raise _Unreadable(bytes(taken), "expected UTF-8 in the header") from None
+                raise _Unreadable("expected UTF-8 in the header") from None
             fields[name] = _text(cursor, taken)
     if SCHEMA_HEADER not in fields:
-        raise _Unreadable(bytes(taken), f"expected {SCHEMA_HEADER} in the header")
+        raise _Unreadable(f"expected {SCHEMA_HEADER} in the header")
     return fields
 
 
-def _block(cursor: Cursor, marker: bytes) -> tuple[int, bytes]:
-    taken = bytearray()
+def _block(cursor: Cursor, marker: bytes, taken: bytearray) -> tuple[int, bytes]:
     count = _number(cursor, taken)
     size = _number(cursor, taken)
     if not (0 <= count <= LARGEST and 0 <= size <= LARGEST):
-        raise _Unreadable(bytes(taken), f"a block of {count} data in {size} bytes")
+        raise _Unreadable(f"a block of {count} data in {size} bytes")
     block = cursor.take(size)
     end = cursor.take(_SYNC)
     if end != marker:
         taken += block + end
         short = len(block) < size or len(end) < _SYNC
         found = "the end of the file" if short else "other bytes"
-        raise _Unreadable(bytes(taken), f"expected the sync marker after the block, got {found}")
+        raise _Unreadable(f"expected the sync marker after the block, got {found}")
     return count, block
 
 

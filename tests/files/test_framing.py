@@ -415,6 +415,17 @@ def test_a_datum_of_countless_nulls_harms_no_neighbour() -> None:
     assert found == [few, many, few]
 
 
+@pytest.mark.parametrize(
+    "schema", [b'"null"', b'{"type": "record", "name": "R", "fields": []}', b'"nothing"', b"{"]
+)
+def test_a_container_without_data_that_can_be_cut_is_one_record(schema: bytes) -> None:
+    """A block of 19 bytes may say that it holds millions of data that take none."""
+    content = assembled("null", [(10**6, b"")] * 3, schema=schema)
+    ((value, text),) = errors(read(content, "avro_container"))
+    assert value == content
+    assert text.startswith("expected ")
+
+
 @pytest.mark.parametrize("size", [-5, 3, 100, 10**6, 2**40])
 def test_a_wrong_block_size_costs_that_block_alone(size: int) -> None:
     good, lost, last = datum(ORDERS[1]), datum(ORDERS[9]), datum(ORDERS[2])

@@ -21,7 +21,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.files.compression import CHUNK, LARGEST, Chunks, Cursor, Damage
 from ingest.files.record import SCHEMA_HEADER, Record, broken
-from ingest.wire.avro.reader import UNREADABLE
+from ingest.wire.avro.reader import UNREADABLE, long
 from ingest.wire.avro.schema import parse_schema
 from ingest.wire.avro.skipper import Skip, skipper
 
@@ -29,6 +29,8 @@ BLOCK_LARGEST = 8 * LARGEST
 """A block that unpacks to more bytes is refused."""
 _MAGIC = b"Obj\x01"
 _SYNC = 16
+_NUMBERS = 20
+"""The most bytes of a block's two numbers."""
 
 
 def data(chunks: Chunks) -> Iterator[Record]:
@@ -45,13 +47,10 @@ def data(chunks: Chunks) -> Iterator[Record]:
     marker = cursor.take(_SYNC)
     codec = fields.get("avro.codec", b"null").decode("ascii", "replace")
     headers = ((SCHEMA_HEADER, schema),)
-    while head := cursor.take(1):
-        cursor.put_back(head)
-        taken.clear()
+    while cursor.peek(1):
         try:
-            count, block = _block(cursor, marker, taken)
+            count, block = _block(cursor, marker)
         except _Unreadable as error:
-            cursor.put_back(bytes(taken))
             found = False
             while not found and (piece := cursor.take_past(marker))[0]:
                 yield broken(piece[0], chunks.damage or str(error))
@@ -72,7 +71,7 @@ def data(chunks: Chunks) -> Iterator[Record]:
 
 
 class _Unreadable(Exception):
-    """What was taken is no header, or no block."""
+    """No header, or no block."""
 
 
 def _skipper(schema: bytes) -> Skip:
@@ -140,18 +139,25 @@ def _header(cursor: Cursor, taken: bytearray) -> dict[str, bytes]:
     return fields
 
 
-def _block(cursor: Cursor, marker: bytes, taken: bytearray) -> tuple[int, bytes]:
-    count = _number(cursor, taken)
-    size = _number(cursor, taken)
+def _block(cursor: Cursor, marker: bytes) -> tuple[int, bytes]:
+    """How many data the next block has, and its bytes; none is taken where it is unreadable."""
+    try:
+        head = cursor.peek(_NUMBERS)
+        count, at = long(head, 0)
+        size, at = long(head, at)
+    except IndexError:
+        raise _Unreadable("expected a number, got the end of the file") from None
+    except ValueError as error:
+        raise _Unreadable(str(error)) from None
     if not (0 <= count <= LARGEST and 0 <= size <= LARGEST):
         raise _Unreadable(f"a block of {count} data in {size} bytes")
-    block = cursor.take(size)
-    end = cursor.take(_SYNC)
+    end = cursor.peek(_SYNC, after=at + size)
     if end != marker:
-        taken += block + end
-        short = len(block) < size or len(end) < _SYNC
-        found = "the end of the file" if short else "other bytes"
+        found = "the end of the file" if len(end) < _SYNC else "other bytes"
         raise _Unreadable(f"expected the sync marker after the block, got {found}")
+    cursor.take(at)
+    block = cursor.take(size)
+    cursor.take(_SYNC)
     return count, block
 
 

@@ -160,7 +160,11 @@ def _bomb(most: int, packed: int) -> Damage:
 
 
 class Cursor:
-    """Takes bytes from chunks by number."""
+    """Takes bytes from chunks by number, or looks at those ahead.
+
+    What has been read stays where it is until more is read, so that a look costs no more than it
+    shows.
+    """
 
     def __init__(self, chunks: Chunks) -> None:
         self._chunks = iter(chunks)
@@ -169,42 +173,47 @@ class Cursor:
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes; fewer only at the end."""
-        assert size >= 0, size
-        end = self._at + size
-        if end <= len(self._buffer):
-            taken = self._buffer[self._at : end]
-            self._at = end
-            return taken
-        pieces = [self._buffer[self._at :]]
-        missing = size - len(pieces[0])
-        while missing > 0 and (chunk := next(self._chunks, b"")):
-            pieces.append(chunk[:missing])
-            self._buffer, self._at = chunk, len(pieces[-1])
-            missing -= len(pieces[-1])
-        if missing:
-            self._buffer, self._at = b"", 0
-        return b"".join(pieces)
+        taken = self.peek(size)
+        self._at += len(taken)
+        return taken
 
-    def put_back(self, taken: bytes) -> None:
-        """Makes `taken` the next bytes once more."""
-        self._buffer, self._at = taken + self._buffer[self._at :], 0
+    def peek(self, size: int, *, after: int = 0) -> bytes:
+        """The `size` bytes behind the next `after`, all left where they are; fewer at the end."""
+        assert size >= 0, size
+        self._read_ahead(after + size)
+        start = self._at + after
+        return self._buffer[start : start + size]
 
     def take_past(self, mark: bytes) -> tuple[bytes, bool]:
         """The bytes up to and with the next `mark`, and whether they end in it.
 
         Without it: all that is left, or a piece of about LARGEST bytes after which to ask again.
         """
-        found = bytearray(self._buffer[self._at :])
         searched = 0
-        while (place := found.find(mark, searched)) < 0:
-            searched = max(0, len(found) - len(mark) + 1)
-            chunk = next(self._chunks, b"")
-            if not chunk or len(found) > LARGEST:
-                # The mark may have begun in the last bytes.
-                keep = searched if chunk else len(found)
-                self._buffer, self._at = bytes(found[keep:]) + chunk, 0
-                return bytes(found[:keep]), False
-            found += chunk
-        end = place + len(mark)
-        self._buffer, self._at = bytes(found[end:]), 0
-        return bytes(found[:end]), True
+        while True:
+            start = self._at + searched
+            place = self._buffer.find(mark, start, self._at + LARGEST)
+            if place >= 0:
+                return self.take(place - self._at + len(mark)), True
+            ahead = len(self._buffer) - self._at
+            # The mark may have begun in the last bytes.
+            searched = max(0, min(ahead, LARGEST) - len(mark) + 1)
+            if ahead >= LARGEST:
+                return self.take(searched), False
+            if not self._read_ahead(ahead + 1):
+                return self.take(ahead), False
+
+    def _read_ahead(self, size: int) -> bool:
+        """Whether there are `size` bytes ahead, which are then in the buffer."""
+        ahead = len(self._buffer) - self._at
+        if ahead >= size:
+            return True
+        read: list[bytes] = []
+        # With an eighth more than is asked for, no byte moves more than some nine times, however
+        # far ahead one looks from each place.
+        while ahead < size + size // 8 and (chunk := next(self._chunks, b"")):
+            read.append(chunk)
+            ahead += len(chunk)
+        if read:
+            self._buffer, self._at = b"".join((self._buffer[self._at :], *read)), 0
+        return ahead >= size

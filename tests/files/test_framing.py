@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.config.transports import Files
-from ingest.files import compression
+from ingest.files import avro_container, compression
 from ingest.files.compression import Damage
 from ingest.files.framing import FRAMINGS, records
 from ingest.files.record import ERROR_HEADER, SCHEMA_HEADER, Record, broken, framing_error
@@ -440,6 +440,47 @@ def test_a_wrong_block_size_costs_that_block_alone(size: int) -> None:
     assert len(errors(found)) == 1
 
 
+@pytest.mark.parametrize("claimed", [10_000, 180_000, 10**9])
+@pytest.mark.parametrize("damaged", [1, 2, 10**9], ids=["every", "every other", "the first"])
+def test_the_bytes_that_a_damaged_block_claims_are_not_copied_for_each_block(
+    damaged: int, claimed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is cut is linear in the file, by the bytes that move."""
+    moved = 0
+
+    class Counted(compression.Cursor):
+        held = b""
+
+        @property
+        def _buffer(self) -> bytes:
+            return self.held
+
+        @_buffer.setter
+        def _buffer(self, held: bytes) -> None:
+            nonlocal moved
+            moved += len(held)
+            self.held = held
+
+        def take(self, size: int) -> bytes:
+            nonlocal moved
+            taken = super().take(size)
+            moved += len(taken)
+            return taken
+
+    for module in (compression, avro_container):
+        monkeypatch.setattr(module, "LARGEST", 200_000)
+    monkeypatch.setattr(compression, "CHUNK", 2_000)
+    monkeypatch.setattr(avro_container, "Cursor", Counted)
+    good = number(1) + number(61) + number(60) + b"x" * 60 + MARKER
+    bad = number(1) + number(claimed) + number(60) + b"x" * 60 + MARKER
+    blocks = [bad if n % damaged == 0 else good for n in range(8_000)]
+    content = assembled("null", [], schema=b'"string"') + b"".join(blocks)
+    found = read(content, "avro_container")
+    assert [value for value, _ in errors(found)] == [block for block in blocks if block is bad]
+    assert len(found) == len(blocks)
+    assert moved < 20 * len(content)
+
+
 @pytest.mark.parametrize("cut", [1, 16, 17, 60])
 def test_a_truncated_container(cut: int) -> None:
     blocks = [(1, datum(ORDERS[1])), (1, datum(ORDERS[99]))]
@@ -510,9 +551,7 @@ def test_a_container_whose_header_is_longer_than_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """None of its bytes is lost, and none comes twice."""
-    from ingest.files import avro_container as module
-
-    monkeypatch.setattr(module, "LARGEST", 100)
+    monkeypatch.setattr(avro_container, "LARGEST", 100)
     entries = b"".join(b"\x04k%d" % number + b"\x50" + b"v" * 40 for number in range(6))
     content = b"Obj\x01\x0c" + entries + b"\x00" + bytes(16) + b"tail" * 30
     found = read(content, "avro_container")

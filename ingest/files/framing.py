@@ -173,7 +173,9 @@ _read_captured = msgspec.json.Decoder(_Captured).decode
 
 
 def _kcat(line: bytes) -> Record:
-    """One record of Kafka as `kcat -J` prints it, with the coordinates it had there.
+    """One record of Kafka as `kcat -J` prints it, with the coordinates it had there: topic,
+    partition and offset. Of a line that lacks one of them none counts: what another tool left out
+    would be made up of the file's own, and be where another message is.
 
     Source: https://github.com/edenhill/kcat, json.c of 1.7.0. It escapes quotes, backslashes and
     bytes below 0x20; all others stand as they are, be they UTF-8 or not. `key_hex` and
@@ -186,13 +188,15 @@ def _kcat(line: bytes) -> Record:
         headers = _headers(captured)
         for name in (captured.topic or "", *(name for name, _ in headers)):
             name.encode()
+        place = captured.topic, captured.partition, captured.offset
+        topic, partition, offset = (None, None, None) if None in place else place
         return Record(
             _bytes(captured.payload_hex, captured.payload),
             _bytes(captured.key_hex, captured.key),
             tuple((name, _bytes(None, value)) for name, value in headers) or None,
-            captured.topic,
-            captured.partition,
-            captured.offset,
+            topic,
+            partition,
+            offset,
             captured.ts,
         )
     except (ValueError, RecursionError) as error:

@@ -19,7 +19,8 @@ _CODES = {code.value: code for code in (Code.BAD_FRAMING, Code.TOO_LARGE)}
 
 
 class Record(NamedTuple):
-    """One message of a file. The file's own coordinates hold where `topic` … are None.
+    """One message of a file. Where `topic`, `partition` and `offset` are None, all three, the
+    file's own hold.
 
     `timestamp` is in milliseconds since 1970-01-01 UTC.
     """

@@ -266,6 +266,12 @@ def test_bad_base64_harms_no_neighbour(line: bytes) -> None:
             Record(b"x", None, (("a", b"1"), ("b", None))),
         ),
         ('{"payload":"x","headers":{}}', Record(b"x")),
+        # Coordinates that are not whole are none: two files' lines would be at one place.
+        ('{"topic":"t","partition":0,"ts":5,"payload":"x"}', Record(b"x", timestamp=5)),
+        ('{"topic":"t","payload":"x"}', Record(b"x")),
+        ('{"partition":0,"offset":7,"payload":"x"}', Record(b"x")),
+        ('{"topic":"t","offset":7,"payload":"x"}', Record(b"x")),
+        ('{"topic":"","partition":0,"offset":0,"payload":"x"}', Record(b"x", None, None, "", 0, 0)),
     ],
 )
 def test_kcat(line: str, expected: Record) -> None:

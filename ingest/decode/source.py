@@ -22,7 +22,7 @@ from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
 from ingest.events import DECODED, Event, complete, without_empty
-from ingest.files.record import ERROR_HEADER, framing_error, gap
+from ingest.files.record import ERROR_HEADER, FILE_HEADER, framing_error, gap
 from ingest.formats import FORMATS, order_scheme
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
@@ -203,7 +203,7 @@ class SourceDecoder:
         source = self.source
         value, _, _, topic, partition, offset, _, raised, _ = message
         arrived = micros_of_record(message)
-        place = self.place(name, topic, partition)
+        place = self.place(name, message)
         ops = [event.op for event in events]
         if "truncate" in ops or "ddl" in ops:
             events = self._emptied(events, name)
@@ -337,12 +337,15 @@ class SourceDecoder:
             found.append(event)
         return found
 
-    def place(self, name: str | None, topic: str, partition: int) -> tuple[int, bool]:
-        """The stream's number, and whether it is ordered by arrival; remembered."""
+    def place(self, name: str | None, message: Message) -> tuple[int, bool]:
+        """The number of a message's stream, and whether it is ordered by arrival; remembered.
+        Files are in the order of their ordinals, also where captured records stand beside."""
+        topic, partition = message.topic, message.partition
         known = self._places.get((name, topic, partition))
         if known is not None:
             return known
-        stream = partition if self._files else order.stream_number(topic, partition)
+        of_file = self._files or (FILE_HEADER, f"{partition} {topic}".encode()) in message.headers
+        stream = partition if of_file else order.stream_number(topic, partition)
         if len(self._places) >= _PLACES_MOST:
             self._places.clear()
         by_arrival = order_scheme(self._order, name) == "arrival"

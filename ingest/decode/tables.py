@@ -90,7 +90,7 @@ def table_of(changes: Changes, batch: Batch) -> Table | None:
         complete(event, reader.defaults)
     keys = reader.declared_keys(event) or event.key_columns or None
     messages = [batch.messages[at] for at in changes.at]
-    _, by_arrival = reader.place(batch.format, messages[0].topic, messages[0].partition)
+    _, by_arrival = reader.place(batch.format, messages[0])
     if keys is None:
         crowded = event.crowded and not by_arrival
         if crowded or any(message.key is not None for message in messages):
@@ -124,8 +124,8 @@ def silver_batch(table: Table, batch: Batch) -> pa.RecordBatch:
 def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[str, Any]:
     """Where the changes stand: at the transport, and in the one order."""
     reader, changes = batch.reader, table.changes
-    places = {(one.topic, one.partition) for one in messages}
-    streams = {place: reader.place(batch.format, *place)[0] for place in places}
+    places = {(one.topic, one.partition): one for one in messages}
+    streams = {place: reader.place(batch.format, one)[0] for place, one in places.items()}
     if table.by_arrival:
         orders = [reader.arrival(message) for message in messages]
     else:

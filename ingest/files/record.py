@@ -10,6 +10,9 @@ from ingest.files.compression import Damage
 
 ERROR_HEADER = "ingest.error"
 """Its value is `bad_framing: ` or `too_large: ` and the reason, UTF-8."""
+FILE_HEADER = "ingest.file"
+"""On the records of a captured topic, whose coordinates may be the topic's: the ordinal and the
+path of the file, like `3 landing/a.jsonl`."""
 GAP_HEADER = "ingest.gap"
 """On a record without value that stands for messages which were gone before they were read. Its
 value is the first and the last of their offsets, like `12-40`."""

@@ -29,18 +29,13 @@ from ingest.config.transports import Files
 from ingest.decode.constant_column import Read, with_constant
 from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.files.framing import records
+from ingest.files.record import FILE_HEADER
 from ingest.sql.headers import header_value
 from ingest.wire.contract import Message
 from pipelines.bronze.by_offset.columns import COLUMNS
 from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
 from pipelines.bronze.listing import escaped, is_uri, list_local, list_uri, openable
-from pipelines.bronze.records import (
-    FILE_HEADER,
-    Unreadable,
-    by_content,
-    by_path,
-    unreadable,
-)
+from pipelines.bronze.records import Unreadable, by_content, by_path, unreadable
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.bronze.trimmed import trimmed
 from pipelines.platform.checkpoints import spoilt

@@ -12,12 +12,10 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from ingest.files.framing import records
-from ingest.files.record import Record
+from ingest.files.record import FILE_HEADER, Record
 from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.file_log import Numbered, located
 
-FILE_HEADER = "ingest.file"
-"""On captured records, whose coordinates are not the file's: ordinal, space, path."""
 _MOST_ROWS = 2000
 _MOST_BYTES = 8 * 1024 * 1024
 _MARK = "unreadable file"

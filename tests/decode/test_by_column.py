@@ -19,6 +19,7 @@ from ingest.decode.silver_rows import record_batch
 from ingest.decode.source import DecodeSpec, SourceDecoder
 from ingest.decode.spec import decode_spec
 from ingest.formats import FORMATS
+from ingest.position import stream_number
 from ingest.wire.contract import Message
 from tests.support.messages import folders, golden, mutated, samples
 from tests.support.silver_rows import messages, source_of
@@ -379,6 +380,29 @@ def test_headers_that_say_nothing(headers: tuple[tuple[str, bytes | None], ...])
         for number, value in enumerate(of_debezium(b"null", b'{"a":1}'))
     ]
     assert check({"s": decode_spec(source)}, sent) == 4
+
+
+def test_captured_lines_without_coordinates_are_in_the_order_of_their_files() -> None:
+    """Whatever their paths are, where no timestamp tells; both ways of reading say so."""
+    place = {"path": "landing/*", "framing": "kcat"}
+    source = Source.model_validate({"name": "s", "files": place, "format": "canal"})
+    lines = of_canal(b'{"a":"1"}', word=b"INSERT", type_=b"text")
+    sent = []
+    for ordinal, path in enumerate(["landing/a", "landing/b", "c", "landing/d"]):
+        header = ("ingest.file", f"{ordinal} {path}".encode())
+        sent += [
+            ("s", 0, Message(line, None, (header,), path, ordinal, offset))
+            for offset, line in enumerate(lines)
+        ]
+    assert check({"s": decode_spec(source)}, sent) > 0
+    rows = pa.Table.from_batches(decode({"s": decode_spec(source)})(iter([bronze(sent)])))
+    positions = [pos for pos in rows.column("pos").to_pylist() if pos is not None]
+    assert len(positions) == len(sent)
+    assert positions == sorted(positions)
+    # A topic's own partition is one of a topic still.
+    captured = [("s", 0, Message(lines[0], headers=(header,), topic="t", partition=3))]
+    rows = pa.Table.from_batches(decode({"s": decode_spec(source)})(iter([bronze(captured)])))
+    assert rows.column("pos").to_pylist()[-1][7] == stream_number("t", 3)
 
 
 SOURCES = (

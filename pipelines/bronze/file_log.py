@@ -3,8 +3,9 @@
 One JSON file for each micro-batch, `000000.json` and so on, in a folder of the checkpoint. It is
 written before the append of the batch, whole or not at all; `000000.done` beside it says that the
 append was made. So after a kill at any moment the batch without `.done` is offered once more, under
-the same writer and number, and the table itself knows whether it has it. Ordinals go on over
-batches and are never given twice.
+the same writer and number, and the table itself knows whether it has it; but one of files that the
+table was found to hold, `adopted`, was never to be appended. Ordinals go on over batches and are
+never given twice.
 
 Every hundredth batch gathers the files of the hundred before it, every ten thousandth those of ten
 thousand, and so on; what was gathered is removed. So each file is written a few times in the log's
@@ -111,7 +112,8 @@ class FileLog:
         self._next_number = newest + 1
         self._next_ordinal = batch["next_ordinal"]
         own = tuple(self._known(file) for file in batch["files"])
-        self.pending = None if self._path(newest, "done").exists() else FileBatch(newest, own)
+        appended = batch["adopted"] or self._path(newest, "done").exists()
+        self.pending = None if appended else FileBatch(newest, own)
         for file in self._from(newest, 0):
             # Of a file that is there twice, the newest record is how it is.
             self.files.setdefault(file.path, file)
@@ -152,7 +154,7 @@ class FileLog:
         """Keeps files that the table holds already: from a checkpoint that was lost, or, under the
         ordinals they have, as they are now. No new one has an ordinal below `following`."""
         self._next_ordinal = max(self._next_ordinal, following)
-        self.done(self._add(files))
+        self.done(self._add(files, adopted=True))
 
     def drop(self, batch: FileBatch, paths: Collection[str]) -> FileBatch:
         """The batch without files that turned out unreadable; their ordinals are not given
@@ -183,15 +185,15 @@ class FileLog:
         path, *rest = stored
         return Numbered(known_by(path, self._root), *rest)
 
-    def _add(self, files: Sequence[Numbered]) -> FileBatch:
+    def _add(self, files: Sequence[Numbered], *, adopted: bool = False) -> FileBatch:
         batch = FileBatch(self._next_number, tuple(files))
         self._next_number += 1
         self._next_ordinal = max([self._next_ordinal, *(file.ordinal + 1 for file in batch.files)])
         self.files.update((file.path, file) for file in batch.files)
-        self._write(batch)
+        self._write(batch, adopted=adopted)
         return batch
 
-    def _write(self, batch: FileBatch) -> None:
+    def _write(self, batch: FileBatch, *, adopted: bool = False) -> None:
         before = None
         if _gathers(batch.number):
             before = list(self._from(batch.number - 1, _gathered_since(batch.number)))
@@ -199,6 +201,7 @@ class FileLog:
             "writer": self.writer,
             "next_ordinal": self._next_ordinal,
             "files": batch.files,
+            "adopted": adopted,
             "before": before,
         }
         path = self._path(batch.number)

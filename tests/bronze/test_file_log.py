@@ -64,6 +64,18 @@ def test_the_ordinals_of_adopted_files_go_on(tmp_path: Path) -> None:
     assert log.register([C]).files == (numbered(C, 8),)
 
 
+def test_adopted_files_are_never_pending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill before their end was noted would offer them again, and they would be the newest."""
+    with monkeypatch.context() as killed:
+        killed.setattr(FileLog, "done", lambda *_: None)
+        FileLog(str(tmp_path)).adopt([numbered(A, 7)], following=9)
+    log = FileLog(str(tmp_path))
+    assert (log.pending, log.files) == (None, {A.path: numbered(A, 7)})
+    batch = log.register([B])
+    assert (batch.number, batch.files) == (1, (numbered(B, 9),))
+    assert FileLog(str(tmp_path)).pending == batch
+
+
 @pytest.mark.parametrize("killed", ["", "registered", "whole"])
 def test_the_log_does_not_grow_without_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
@@ -143,6 +155,7 @@ def test_what_the_log_looks_like(tmp_path: Path) -> None:
         "writer": log.writer,
         "next_ordinal": 2,
         "files": [["/in/b.jsonl", 1, 2, 20, None]],
+        "adopted": False,
         "before": None,
     }
     assert sorted(file.name for file in tmp_path.iterdir()) == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
 import os
@@ -21,9 +22,16 @@ from pipelines.platform.object_stores import refusal
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _WILD = re.compile(r"[*?[]")
-_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^]]+\]|.", re.DOTALL)
+_TOKEN = re.compile(
+    r"(?P<folders>(?<![^/])\*\*/)|(?P<all>(?<![^/])\*\*\Z)|(?P<some>\*+)|(?P<one>\?)"
+    r"|(?P<set>\[!?\]?[^]/]*\])|.",
+    re.DOTALL,
+)
+"""Of a pattern, as Python's glob has them on a disk."""
+_END = re.compile(r"\\[Zz]\Z")
+"""What fnmatch puts at the end, as Python's version has it."""
 _MOST_READ = 1 << 20
-_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_PARTS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
 
 
 def is_uri(path: str) -> bool:
@@ -130,7 +138,7 @@ def _asked_hadoop(session: SparkSession, pattern: str) -> Iterator[Listed]:
             raise IsADirectoryError(base)
         files: Iterable[Entry] = [file]
     else:
-        parts = [None if "**" in part else _matcher(part).fullmatch for part in behind.split("/")]
+        parts = [None if part == "**" else _matcher(part).fullmatch for part in behind.split("/")]
         enter, begin = entering(parts), len(_one_slash(base))
         files = store.files(base, lambda folder: enter(_one_slash(folder)[begin:]))
     for found in files:
@@ -192,13 +200,13 @@ def _parted(pattern: str) -> tuple[str, str]:
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:
+    """What the pattern matches on a disk, too: a set reads there as fnmatch has it."""
     parts = []
-    for token in _TOKEN.findall(_one_slash(pattern)):
-        if token[0] == "[" and len(token) > 2:
-            inner = token[1:-1].replace("\\", r"\\")
-            parts.append("[^/" + inner[1:] + "]" if inner[0] == "!" else f"[{inner}]")
+    for token in _TOKEN.finditer(_one_slash(pattern)):
+        if token.lastgroup == "set":
+            parts.append("(?!/)" + _END.sub("", fnmatch.translate(token[0])))
         else:
-            parts.append(_PARTS.get(token) or re.escape(token))
+            parts.append(_PARTS.get(token.lastgroup or "") or re.escape(token[0]))
     return re.compile("".join(parts), re.DOTALL)
 
 

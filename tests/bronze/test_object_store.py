@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import gzip
 import json
 from pathlib import Path
@@ -94,6 +95,27 @@ def test_folders_are_entered_where_the_pattern_can_match(
     parts = pattern.split("/")
     enter = entering([None if "**" in part else _matcher(part).fullmatch for part in parts])
     assert [below for below in [*inside, *outside] if enter(below)] == inside
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("[^a]1", "[!a]1", "[a-b]1", "[b-a]1", "[]a]1", "[!]a]1", "[a", "[]", "[a-]1", "[--a]1"),
+        *("[[]1", "{a,b}1", "?1", "*", "**", "a**", "**1", "**/*1", "d/**", "d/**/*1", "d*1"),
+        *("d[/]a1", "d?a1", "***", "d/***1", "[\\\\]1", "[a&&b]1", "**/e/**/a1"),
+    ],
+)
+def test_a_pattern_matches_in_a_bucket_what_it_does_on_a_disk(tmp_path: Path, pattern: str) -> None:
+    names = ["a1", "b1", "^1", "]1", "-1", "[1", "\\1", "&1", "ab", "[a", "[]", "{a,b}1", "a"]
+    names += ["d/a1", "d/b", "d/e/a1", "d/e/f/a1", "d1"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = glob.glob(pattern, root_dir=tmp_path, recursive=True)
+    on_disk = {name for name in found if (tmp_path / name).is_file()}
+    assert {
+        name for name in names if _matcher(f"s3a://b/{pattern}").fullmatch(f"s3a:/b/{name}")
+    } == (on_disk)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,10 @@ BRONZE = (
 )
 """`bronze.messages`: every message exactly as received, with the epoch of its source then."""
 
+_READ = ("files/*.json", "commits/[0-9]*", "drained/*.json")
+"""Where a source's checkpoint has these, something was read into bronze: files, a stream, a queue
+that forgets."""
+
 
 class Warehouse:
     """The tables of one configuration, in one Spark session: what every verb works on.
@@ -332,7 +336,7 @@ def create_bronze(warehouse: Warehouse) -> None:
     with lease(warehouse, "bronze"):
         if warehouse.exists("bronze", "messages"):
             return
-        read = _begun(warehouse, "bronze", ("files/*.json", "commits/[0-9]*"))
+        read = _begun(warehouse, "bronze", _READ)
         way = "--bronze --yes` reads what there still is"
         _check_never_there(
             "bronze.messages", read, way=way, checkpoint=warehouse.checkpoint("bronze")

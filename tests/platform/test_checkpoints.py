@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from ingest.errors import SourceError
+from ingest.errors import SourceError, TableError
 from pipelines.platform import checkpoints
 from pipelines.platform.checkpoints import (
     TableCheckpoint,
     check_same_moment,
     note_moment,
     stream_given,
+    write_whole,
 )
-from pipelines.platform.warehouse import Warehouse
+from pipelines.platform.warehouse import Warehouse, create_bronze
 from tests.support.tables import tables_in
 
 STREAM = {"queryId": "q", "epochId": "4"}
@@ -104,6 +105,15 @@ def test_only_so_many_commits_are_looked_at(
     for version in (5, 6, 7):
         commit(tmp_path, version)
     check_same_moment(warehouse, of(tmp_path))
+
+
+@pytest.mark.parametrize("read", ["files/000000.json", "commits/0", "drained/orders.json"])
+def test_bronze_that_is_gone_is_not_made_anew(tmp_path: Path, read: str) -> None:
+    """Whatever tells that messages of a source were read into it."""
+    warehouse = tables_in(tmp_path)
+    write_whole(Path(warehouse.checkpoint("bronze", "shop"), read), b"{}")
+    with pytest.raises(TableError, match=r"bronze\.messages is gone, which held messages of shop;"):
+        create_bronze(warehouse)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"{}", b'{"version": "3"}'])

@@ -1,11 +1,11 @@
 """Files to bronze: list, number, register, append, in micro-batches, exactly once.
 
 A batch is registered before it is appended. One that a killed run left behind is appended unless
-bronze has it already, which its files' ordinals tell, since an append is one commit. The lease on
-the source keeps a second run away. Where tables live in a catalog, a killed run may still be at
-work in a cluster that outlives it: there the table takes the log's writer and the batch's number,
-which each append carries, once. (Locally that would double the cost of a small append: Delta Lake
-computes the state of the whole table to look a writer up.)
+bronze has it already, which the mark in the table's log tells, or the ordinals of its files, since
+an append is one commit. The lease on the source keeps a second run away. Where tables live in a
+catalog, a killed run may still be at work in a cluster that outlives it: there the table takes the
+log's writer and the batch's number, which each append carries, once. (Locally that would double the
+cost of a small append: Delta Lake computes the state of the whole table to look a writer up.)
 
 Where the checkpoint is lost, bronze itself tells which files it has.
 """
@@ -29,11 +29,10 @@ from ingest.config.transports import Files
 from ingest.decode.constant_column import Read, with_constant
 from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.files.framing import records
-from ingest.files.record import FILE_HEADER
-from ingest.sql.headers import header_value
 from ingest.wire.contract import Message
 from pipelines.bronze.by_offset.columns import COLUMNS
 from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
+from pipelines.bronze.file_rows import files_in_bronze
 from pipelines.bronze.listing import escaped, is_uri, list_local, list_uri, openable
 from pipelines.bronze.records import Unreadable, by_content, by_path, unreadable
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
@@ -204,12 +203,15 @@ class _Reader:
         have held until retention took their messages; gives what there is to say of these."""
         now = {file.path: file for file in listed}
         held = {}
-        for ordinal, stored in self._in_bronze().distinct().collect():
-            path = known_by(stored, self._warehouse.root)
+        found = files_in_bronze(self._warehouse, self._source.name).distinct()
+        stored = sorted((row["ordinal"], row["path"]) for row in found.collect())
+        # A path that was read twice has two; the later one counts.
+        for ordinal, name in stored:
+            path = known_by(name, self._warehouse.root)
             file = now.get(path, Listed(path, 0, 0))
             held[path] = Numbered(path, ordinal, *file[1:])
         gone = trimmed(self._warehouse, self._source.name)
-        following = max([gone.following(), *(file.ordinal + 1 for file in held.values())])
+        following = max(gone.following(), *(ordinal + 1 for ordinal, _ in stored[-1:]), 0)
         old = [f for f in listed if f.path not in held and f.modified < gone.until * 1e9]
         past = [Numbered(f.path, following + place, *f[1:]) for place, f in enumerate(old)]
         if held or gone.until:
@@ -251,7 +253,8 @@ class _Reader:
             name for f in batch.files for name in (f.path, located(f.path, self._warehouse.root))
         }
         paths = F.col("path").isin(sorted(known))
-        if self._in_bronze().where(ordinals & paths).limit(1).count():
+        stored = files_in_bronze(self._warehouse, self._source.name)
+        if stored.where(ordinals & paths).limit(1).count():
             self._log.done(batch)
             return 0
         return self.append(batch)
@@ -325,16 +328,6 @@ class _Reader:
             }
         )
         return rows.select([name for name, _ in BRONZE])
-
-    def _in_bronze(self) -> DataFrame:
-        """The ordinal and path of each message's file that bronze has of the source."""
-        table = self._warehouse.read("bronze", "messages")
-        captured = F.expr(f"decode({header_value(FILE_HEADER)}, 'UTF-8')")
-        file = F.split(captured, " ", 2)
-        return table.where(F.col("source") == self._source.name).select(
-            F.coalesce(file[0].cast("int"), F.col("partition")).alias("ordinal"),
-            F.coalesce(file[1], F.col("topic")).alias("path"),
-        )
 
 
 def _stamped(read: Read) -> Read:

@@ -2,8 +2,9 @@
 
 A queue is numbered within its broker, a partition of bronze within its topic: the number of a
 partition is the queue's, plus 4096 for each broker that was met before the queue's own. In which
-order brokers were met stands in a note beside the stream, and where that is lost, in the messages
-that bronze has: each names its broker in a header.
+order brokers were met stands in a note apart from the stream's checkpoint, which may have to be
+removed, and where the note is lost, in the messages that bronze has: each names its broker in a
+header.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pipelines.bronze.remoting.cluster import (
 )
 from pipelines.bronze.remoting.connection import Access
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
-from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.checkpoints import kept, read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import counted
 
@@ -144,7 +145,7 @@ def _numbered(
     """The brokers by number, None where nobody knows whose that was; those that a source meets for
     the first time last: these keep their numbers where that is `noted`, which is for runs alone to
     do."""
-    note = Path(warehouse.checkpoint("bronze", source.name), _NOTE)
+    note = Path(kept(warehouse, source.name), _NOTE)
     before = read_note(note).get("brokers")
     known = _placed(_in_bronze(warehouse, source)) if before is None else before
     brokers = (*known, *sorted(set(met) - set(known)))

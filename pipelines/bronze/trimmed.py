@@ -1,8 +1,8 @@
 """What retention has taken out of bronze of a source whose progress bronze itself tells, should the
 checkpoint be lost: files, and queues that forget what is acknowledged.
 
-It stands beside the logs of what was read, which may go without it. Without it old files would be
-read once more, and be the newest that came; and numbers of messages would be given twice.
+Without it old files would be read once more, and be the newest that came; and numbers of messages
+would be given twice. So it stands apart from the checkpoint, which may have to be removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import NamedTuple
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
-from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.bronze.file_rows import files_in_bronze
+from pipelines.platform.checkpoints import kept, read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 
@@ -42,9 +43,13 @@ def note_trimmed(warehouse: Warehouse, source: Source, *, until: float) -> None:
     if not (source.files or (source.rabbitmq and source.rabbitmq.queue_type != "stream")):
         # Brokers number what they hold, and tell where it begins.
         return
-    own = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
-    queue, number = (F.lit(""), "partition") if source.files else (F.col("topic"), "offset")
-    highest = own.groupBy(queue.alias("queue")).agg(F.max(number).alias("number")).collect()
+    if source.files:
+        given = files_in_bronze(warehouse, source.name)
+        own = given.select(F.lit("").alias("queue"), F.col("ordinal").alias("number"))
+    else:
+        given = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
+        own = given.select(F.col("topic").alias("queue"), F.col("offset").alias("number"))
+    highest = own.groupBy("queue").agg(F.max("number").alias("number")).collect()
     before = trimmed(warehouse, source.name)
     numbers = dict(before.numbers)
     for row in highest:
@@ -54,4 +59,4 @@ def note_trimmed(warehouse: Warehouse, source: Source, *, until: float) -> None:
 
 
 def _file(warehouse: Warehouse, source: str) -> Path:
-    return Path(warehouse.checkpoint("bronze", source, "trimmed.json"))
+    return Path(kept(warehouse, source), "trimmed.json")

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from ingest.sql.quoting import equal
 from ingest.sql.tables.rows import delete
 from pipelines.gold.known_targets import known_targets
+from pipelines.platform.checkpoints import kept
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
@@ -133,7 +134,9 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
             warehouse.replace(none, "silver", "cdc", where=own, note=last_batch(warehouse))
         forget(warehouse, source)
         if bronze:
-            shutil.rmtree(warehouse.checkpoint("bronze", source), ignore_errors=True)
+            # What was kept first: with it and no checkpoint, files would be taken as read.
+            for folder in (kept(warehouse, source), warehouse.checkpoint("bronze", source)):
+                shutil.rmtree(folder, ignore_errors=True)
             _delete(warehouse, "bronze", "messages", where=own)
             projects.forget(warehouse, source)
     return found

@@ -93,6 +93,12 @@ def spoilt(
     )
 
 
+def kept(warehouse: Warehouse, source: str) -> str:
+    """The folder of what has to stay where a source's checkpoint in bronze goes: numbers that were
+    given."""
+    return warehouse.checkpoint("kept", source)
+
+
 class TableCheckpoint(NamedTuple):
     """What goes on from `folder`, in `layer`.`table`, for a source; `given` looks up, of each name
     under which it appends, the last number that it has given."""

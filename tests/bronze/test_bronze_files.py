@@ -22,14 +22,15 @@ from pyspark.sql import SparkSession
 
 from ingest.config.sources import Source
 from ingest.errors import PlatformError
-from ingest.files.record import ERROR_HEADER
+from ingest.files.record import ERROR_HEADER, FILE_HEADER
 from pipelines.bronze import file_log
 from pipelines.bronze import files as bronze_files
 from pipelines.bronze.file_log import Listed
 from pipelines.bronze.listing import list_local
-from pipelines.bronze.records import FILE_HEADER, Unreadable
+from pipelines.bronze.records import Unreadable
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
+from pipelines.bronze.trimmed import trimmed
 from pipelines.operations.retention import trim_bronze
 from pipelines.platform.warehouse import Warehouse
 from tests.support.tables import tables_in, tables_of
@@ -223,21 +224,52 @@ def test_a_lost_checkpoint_doubles_nothing(tables: Warehouse, landing: Path, fra
     assert ingest_source(tables, source).files_changed == (str(landing / "b.jsonl"),)
 
 
-def test_a_lost_log_behind_retention_reads_nothing_again(tables: Warehouse, landing: Path) -> None:
+@pytest.mark.parametrize("framing", ["lines", "kcat"])
+def test_a_lost_log_behind_retention_reads_nothing_again(
+    tables: Warehouse, landing: Path, framing: str
+) -> None:
     """What retention took out of bronze is not there to tell which files were read."""
-    put(landing / "a.jsonl", b"a0\n", modified=1)
-    put(landing / "b.jsonl", b"b0\nb1\n", modified=2)
-    source = files(landing / "*.jsonl")
+    line = {"lines": b"%d\n", "kcat": b'{"topic":"t","partition":0,"offset":%d,"payload":"v"}\n'}
+    put(landing / "a.jsonl", line[framing] % 0, modified=1)
+    put(landing / "b.jsonl", line[framing] % 1 + line[framing] % 2, modified=2)
+    source = files(landing / "*.jsonl", framing=framing)
     assert ingest_source(tables, source).messages == 3
     tables.config = replace(tables.config, sources={"shop": source})
     assert trim_bronze(tables, "shop", 0, now=time.time()) == 3
-    put(landing / "late.jsonl", b"late\n", modified=int(time.time()) + 60)
-    shutil.rmtree(tables.checkpoint("bronze", "shop", "files"))
+    assert trimmed(tables, "shop").numbers == {"": 1}
+    late = {"lines": b"late\n", "kcat": b'{"payload":"late"}\n'}
+    put(landing / "late.jsonl", late[framing], modified=int(time.time()) + 60)
+    # The whole folder, as the sentence on a checkpoint of another moment has it.
+    shutil.rmtree(tables.checkpoint("bronze", "shop"))
     [note] = ingest_source(tables, source).notes
     assert note.startswith("2 files from before 2") and str(landing / "a.jsonl") in note
     assert ingest_source(tables, source) == Bronze("shop", 0)
     [(ordinal, value)] = rows(tables, "partition", "value")
     assert ordinal > 1 and value == b"late"
+
+
+def test_no_ordinal_of_bronze_is_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its two a path has that was read twice."""
+
+    class Found(list[dict[str, Any]]):
+        def distinct(self) -> Found:
+            return self
+
+        def collect(self) -> Found:
+            return self
+
+    for place, ordinals in enumerate([(3, 1, 0), (0, 1, 3)]):
+        found = Found({"ordinal": n, "path": "b" if n == 1 else "a"} for n in ordinals)
+        monkeypatch.setattr(bronze_files, "files_in_bronze", lambda *_, found=found: found)
+        log = file_log.FileLog(str(tmp_path / str(place)))
+        source = files("*")
+        assert source.files is not None
+        reader = bronze_files._Reader(tables_in(tmp_path), source, source.files, log=log, bad=[])
+        assert reader.adopt([Listed("a", 1, 1), Listed("b", 1, 1)]) == []
+        assert {file.path: file.ordinal for file in log.files.values()} == {"a": 3, "b": 1}
+        assert log.register([Listed("c", 1, 1)]).files[0].ordinal == 4
 
 
 def test_a_changed_file_is_named_and_the_rest_goes_on(tables: Warehouse, landing: Path) -> None:

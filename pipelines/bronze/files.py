@@ -247,6 +247,10 @@ class _Reader:
         batch = self._log.pending
         if batch is None:
             return 0
+        # Of files without a record bronze has no row, and Delta takes no append twice.
+        if self._warehouse.has_append("bronze", "messages", (self._log.writer, batch.number)):
+            self._log.done(batch)
+            return 0
         ordinals = F.col("ordinal").isin([file.ordinal for file in batch.files])
         # Bronze of before files were known by their place in the project has their whole paths.
         known = {

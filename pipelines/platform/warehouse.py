@@ -245,9 +245,17 @@ class Warehouse:
     def append_note(self, layer: str, table: str, once: tuple[str, int]) -> int | None:
         """The note of the append with this mark in the table's log, None where there is none; for
         what a killed run left."""
+        found = self._marked(layer, table, once)
+        return int(found.rpartition(" ")[2]) if found is not None else None
+
+    def has_append(self, layer: str, table: str, once: tuple[str, int]) -> bool:
+        """Whether the table's log has the append with this mark, be it of no row."""
+        return self._marked(layer, table, once) is not None
+
+    def _marked(self, layer: str, table: str, once: tuple[str, int]) -> str | None:
         history = self.session.sql(upkeep.history(self.name(layer, table)))
         found = history.where(F.col("userMetadata").startswith(f"{_mark(once)} ")).first()
-        return int(found["userMetadata"].rpartition(" ")[2]) if found is not None else None
+        return str(found["userMetadata"]) if found is not None else None
 
     def last_note(self, layer: str, table: str) -> int | None:
         """The note of the table's newest commit; None where that commit has none."""

@@ -272,6 +272,25 @@ def test_no_ordinal_of_bronze_is_given_again(
         assert log.register([Listed("c", 1, 1)]).files[0].ordinal == 4
 
 
+def test_a_batch_without_a_record_is_appended_once(tables: Warehouse, landing: Path) -> None:
+    """Where no row tells that bronze has it, the table's log does."""
+    put(landing / "blank.jsonl", b"\n\n", modified=1)
+    source = files(landing / "*.jsonl")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(file_log.FileLog, "done", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingest_source(tables, source)
+    before = version(tables)
+    assert ingest_source(tables, source) == Bronze("shop", 0)
+    assert version(tables) == before
+    log = file_log.FileLog(tables.checkpoint("bronze", "shop", "files"))
+    assert (log.pending, len(log.files)) == (None, 1)
+
+
 def test_a_changed_file_is_named_and_the_rest_goes_on(tables: Warehouse, landing: Path) -> None:
     changed = put(landing / "a.jsonl", b"a0\n", modified=1)
     vanished = put(landing / "b.jsonl", b"b0\n", modified=1)

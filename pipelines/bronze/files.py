@@ -33,7 +33,15 @@ from ingest.wire.contract import Message
 from pipelines.bronze.by_offset.columns import COLUMNS
 from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
 from pipelines.bronze.file_rows import files_in_bronze
-from pipelines.bronze.listing import escaped, is_uri, list_local, list_uri, openable
+from pipelines.bronze.listing import (
+    escaped,
+    held_whole,
+    is_uri,
+    list_local,
+    list_uri,
+    most_held,
+    openable,
+)
 from pipelines.bronze.records import Unreadable, by_content, by_path, unreadable
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.bronze.trimmed import trimmed
@@ -72,15 +80,11 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     notes = reader.adopt(listed) if log.new else []
     messages = reader.offer_again()
     changed = reader.changed(listed)
-    new = [file for file in listed if file.path not in log.files]
-    if not is_uri(files.path):
-        new, closed = openable(new, root=root)
-        bad += closed
-    new = _ordered(new, files)
+    new = _ordered([file for file in listed if file.path not in log.files], files)
     for part in _parts(new, MOST_CONTENT if is_uri(files.path) else MOST_BYTES):
         if stop():
             break
-        messages += reader.append(log.register(part))
+        messages += reader.append_new(part)
     # A pattern with a slip in it matches nothing for good, and fails nowhere.
     nothing = not listed and not bad and not log.files
     notes += [f"no file matches {files.path} so far"] if nothing else []
@@ -261,9 +265,18 @@ class _Reader:
         if stored.where(ordinals & paths).limit(1).count():
             self._log.done(batch)
             return 0
-        return self.append(batch)
+        return self._append(batch)
 
-    def append(self, batch: FileBatch) -> int:
+    def append_new(self, files: Sequence[Listed]) -> int:
+        """Registers and appends those of the files that can be read; gives their messages."""
+        if is_uri(self._files.path):
+            good, bad = held_whole(files, most=most_held(self._warehouse.session))
+        else:
+            good, bad = openable(files, root=self._warehouse.root)
+        self._bad += bad
+        return self._append(self._log.register(good)) if good else 0
+
+    def _append(self, batch: FileBatch) -> int:
         """Appends a batch without the files that turn out unreadable; gives its messages."""
         once = (self._log.writer, batch.number)
         messages = 0
@@ -299,10 +312,14 @@ class _Reader:
         if not is_uri(self._files.path) or not _OF_A_FILE.search(str(error)):
             return []
         session = self._warehouse.session
-        there = {file.path for file in list_uri(session, self._source.name, self._files.path)}
+        listed = list_uri(session, self._source.name, self._files.path)
+        there = {file.path: file for file in listed}
         gone = [Unreadable(file.path, "it is gone") for file in files if file.path not in there]
-        if gone:
-            return gone
+        _, large = held_whole(
+            [there[f.path] for f in files if f.path in there], most=most_held(session)
+        )
+        if gone or large:
+            return gone + large
         readable = self._contents(files, ignoreCorruptFiles="true", ignoreMissingFiles="true")
         found = readable.select("path", F.length("content")).collect()
         read = {path for path, _ in found}

@@ -108,6 +108,29 @@ def _digest(stream: FileIO, size: int) -> str:
     return digest.hexdigest()
 
 
+def held_whole(files: Iterable[Listed], *, most: int) -> tuple[list[Listed], list[Unreadable]]:
+    """The files of a URI that Spark can read, which holds each as a whole, and those that are too
+    large: asked for one of them, it fails for its neighbours, too."""
+    good = []
+    bad = []
+    for file in files:
+        if file.size <= most:
+            good.append(file)
+            continue
+        reason = (
+            f"expected at most {most:,} bytes, since a file of a URI is held in memory as a whole, "
+            f"got {file.size:,}; write smaller files, or mount the store and name a path"
+        )
+        bad.append(Unreadable(file.path, reason))
+    return good, bad
+
+
+def most_held(session: SparkSession) -> int:
+    """As how many bytes Spark holds a file."""
+    found = session.conf.get("spark.sql.sources.binaryFile.maxLength", None)
+    return int(found) if found is not None else 2**31 - 1
+
+
 def list_uri(session: SparkSession, source: str, pattern: str) -> list[Listed]:
     """The files of a URI that match: by Hadoop's file system, and where this process has no JVM by
     Spark's source of files.

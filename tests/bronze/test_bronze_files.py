@@ -26,12 +26,14 @@ from ingest.files.record import ERROR_HEADER, FILE_HEADER
 from pipelines.bronze import file_log
 from pipelines.bronze import files as bronze_files
 from pipelines.bronze.file_log import Listed
+from pipelines.bronze.files import _Reader
 from pipelines.bronze.listing import list_local
 from pipelines.bronze.records import Unreadable
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
 from pipelines.bronze.trimmed import trimmed
 from pipelines.operations.retention import trim_bronze
+from pipelines.platform.session import having
 from pipelines.platform.warehouse import Warehouse
 from tests.support.tables import tables_in, tables_of
 
@@ -436,6 +438,24 @@ def test_a_uri_is_read_through_spark(tables: Warehouse, landing: Path) -> None:
     assert rows(tables, "value").count((b"e0",)) == 1
     put(landing / "d [1].jsonl", b"d0\n", modified=4)
     assert ingest_source(tables, source).messages == 1
+    # Nor does what is too large; also where it was small when it was listed.
+    large = put(landing / "f.jsonl", b"f0\n" * 50, modified=6)
+    put(landing / "g.jsonl", b"g0\n", modified=7)
+    reason = (
+        "expected at most 100 bytes, since a file of a URI is held in memory as a whole, got 150; "
+        "write smaller files, or mount the store and name a path"
+    )
+    set_aside = (Unreadable(f"file:{large}", reason),)
+    with having(tables.session, {"spark.sql.sources.binaryFile.maxLength": "100"}):
+        assert ingest_source(tables, source) == Bronze("shop", 1, changed, set_aside)
+        put(landing / "h.jsonl", b"h0\n", modified=8)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(
+                _Reader, "append_new", lambda self, files: self._append(self._log.register(files))
+            )
+            assert ingest_source(tables, source) == Bronze("shop", 1, changed, set_aside)
+        assert ingest_source(tables, source) == Bronze("shop", 0, changed, set_aside)
+    assert ingest_source(tables, source) == Bronze("shop", 50, changed)
     with pytest.raises(PlatformError, match=r"but there is no file:///nowhere/"):
         ingest_source(tables, files("file:///nowhere/*.jsonl"))
 

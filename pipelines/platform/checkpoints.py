@@ -12,6 +12,7 @@ not ask again.
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,12 +35,15 @@ COPIES = "what it has is taken up once more, and copies count once: no gold tabl
 
 def write_whole(file: Path, content: bytes) -> None:
     """Write a file so that its reader finds the old one or the new, whoever else writes it and
-    whenever the process ends."""
+    whenever the process or the power ends."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # A name of its own: another driver may write the file at the same moment.
     draft = file.with_name(f"{file.name}.{uuid.uuid4().hex}.draft")
     try:
-        draft.write_bytes(content)
+        with draft.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)

@@ -97,6 +97,14 @@ def spoilt(
     )
 
 
+def spoilt_note(source: str, file: Path, error: Exception, *, then: str) -> SourceError:
+    """A note beside a checkpoint cannot be read: which, why, and what to do."""
+    return SourceError(
+        f"source {source}: a note beside its checkpoint is damaged, {file} cannot be read "
+        f"({error}). Remove the file and run again: {then}."
+    )
+
+
 def kept(warehouse: Warehouse, source: str) -> str:
     """The folder of what has to stay where a source's checkpoint in bronze goes: numbers that were
     given."""

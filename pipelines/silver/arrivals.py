@@ -26,7 +26,7 @@ from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
 from ingest.sql.quoting import sql_text
 from ingest.sql.silver import arrivals, last_arrivals
-from pipelines.platform.checkpoints import write_whole
+from pipelines.platform.checkpoints import spoilt_note, write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 
@@ -209,7 +209,11 @@ def _carried(warehouse: Warehouse, source: Source, checkpoint: str) -> dict[Part
     """How far each partition was decoded; where that note is lost, as silver has it."""
     file = Path(checkpoint, _NOTE)
     if file.exists():
-        noted = msgspec.json.decode(file.read_bytes(), type=list[tuple[int, str, int, Reached]])
+        try:
+            noted = msgspec.json.decode(file.read_bytes(), type=list[tuple[int, str, int, Reached]])
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            then = "it is made anew from silver"
+            raise spoilt_note(source.name, file, error, then=then) from error
         return {(epoch, topic, partition): at for epoch, topic, partition, at in noted}
     silver = warehouse.name("silver", "cdc")
     found = warehouse.session.sql(last_arrivals(silver, source=source.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.config.sources import Source
+from ingest.errors import SourceError
+from pipelines.platform.checkpoints import write_whole
+from pipelines.silver.arrivals import _carried
+from pipelines.silver.shards import shards_wait
 from tests.support.project import Project, canal
+from tests.support.tables import tables_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +72,23 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(
     shutil.rmtree(place)
     assert project.ingest("run").code == 0
     assert project.ingest("sql", ROWS, "--json").records == rows
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[[0]]", b"nan"])
+@pytest.mark.parametrize("name", ["arrivals.json", "shards"])
+def test_a_damaged_note_of_silver_is_named_with_the_way_out(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    checkpoint = tmp_path / "silver" / "shop"
+    note = checkpoint / name
+    write_whole(note, content)
+    source = Source.model_validate({"name": "shop", "files": {"path": "*"}})
+    said = rf"^source shop: .* {re.escape(str(note))} cannot be read \(.*\)\. Remove the file and "
+    with pytest.raises(SourceError, match=said):
+        if name == "shards":
+            shards_wait(str(checkpoint))
+        else:
+            _carried(tables_in(tmp_path), source, str(checkpoint))
 
 
 HOLDS = """

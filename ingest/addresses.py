@@ -6,6 +6,11 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+LOGIN = re.compile(
+    r"""(?<=://)[^\s"]{1,2000}(?=@)|(?<![^\s"'`(=])[^\s"'`:/@]{1,200}:(?!//)[^\s"]{1,2000}(?=@)"""
+)
+"""The user's name and password of an address within a sentence, in which a password may hold what
+it should not, such as `/` or `@`; the protocol before them may be missing."""
 _PORTS = range(1, 2**16)
 _HOST_AND_PORT = re.compile(r"\s*(?:\w[\w+.-]*://)?(\[[^\s\[\]]+\]|[^\s\[\]]+):(\d+)\s*", re.ASCII)
 
@@ -25,6 +30,12 @@ def host_and_port(text: str) -> tuple[str, int]:
     if int(port) not in _PORTS:
         raise ValueError(f"expected a port from 1 to 65535, got `{text.strip()}`")
     return host.strip("[]"), int(port)
+
+
+def after_login(text: str) -> str:
+    """An address without what stands before its last `@`, any part of which may be a password."""
+    _, at, host = text.rpartition("@")
+    return f"[hidden]@{host}" if at else text
 
 
 def wrong_address(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from ingest.addresses import LOGIN, after_login
 from ingest.config.model import listed
 from ingest.config.yaml import Place, dotted
 
@@ -26,8 +27,6 @@ _EXPECTED = {
 }
 SECRET = re.compile(r"password|secret|token|jaas|webhook|keystore\.key", re.IGNORECASE)
 """Found in the name of an option or a setting whose value is nobody else's business."""
-LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
-"""The user's name and password of an address."""
 _WORD = re.compile(r"'([^']*)'|(\d+)")
 
 
@@ -101,7 +100,7 @@ def shown(given: Any) -> str:
     if isinstance(given, bool):
         return str(given).lower()
     if isinstance(given, str):
-        return f"`{LOGIN.sub('[hidden]', given)}`"
+        return f"`{after_login(given) if LOGIN.search(given) else given}`"
     if isinstance(given, list | tuple):
         return "a list"
     return _KEYS_WITH_VALUES if isinstance(given, dict) else str(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ingest.addresses import wrong_address
+from ingest.addresses import after_login, wrong_address
 from ingest.config.mistakes import nearest, shown
 from ingest.config.sources import Source
 from ingest.wire.contract import Format, FormatOptions, Option
@@ -55,7 +55,7 @@ def option_value(option: Option, given: Any) -> Any:
         wrong = wrong_address(given) if given else ""
         if wrong:
             raise ValueError(
-                f"expected an address like http://host:8081, got {shown(given)}: {wrong}"
+                f"expected an address like http://host:8081, got `{after_login(given)}`: {wrong}"
             )
         return given
     if option.kind == "list" and isinstance(given, list | tuple):

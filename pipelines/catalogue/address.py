@@ -38,11 +38,16 @@ def parse_address(url: str) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise _mistake(f"{wanted}: {error}") from None
+    except ValueError:
+        # The error quotes what it took for the port, which may be of the password.
+        raise _mistake(
+            f"{wanted}, got one whose host and port cannot be told; in a user's name or a password "
+            f"write / as %2F, @ as %40, : as %3A, # as %23 and ? as %3F"
+        ) from None
     reader, default = KINDS.get(parts.scheme, ("", 0))
     if not reader:
-        raise _mistake(f"{wanted}, got one that begins with `{parts.scheme or url[:20]}`")
+        got = f"one that begins with `{parts.scheme}`" if parts.scheme else "one without ://"
+        raise _mistake(f"{wanted}, got {got}")
     database = unquote(parts.path.strip("/"))
     lacking = [
         name

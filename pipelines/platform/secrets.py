@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ingest.addresses import LOGIN
 from ingest.config.load import Config
-from ingest.config.mistakes import LOGIN, SECRET
+from ingest.config.mistakes import SECRET
 
 _PART = re.compile(r"=\s*[\"']?([^\s\"';]+)")
 _QUOTED = re.compile(r"""=\s*(["'])((?:(?!\1)[^\\]|\\.)*)\1""")

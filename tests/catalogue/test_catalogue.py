@@ -109,7 +109,11 @@ def test_what_is_not_well_is_said_with_the_statement_that_mends_it() -> None:
         ("oracle://a@b/c", "begins with `oracle`"),
         ("postgresql://host/db", "without user"),
         ("mysql://ada:secret@host", "without database"),
-        ("mysql://ada:secret@host:port/db", "Port could not be cast"),
+        ("mysql://ada:secret@host:port/db", "host and port cannot be told"),
+        ("mysql://ada:secret/x@host/db", "host and port cannot be told"),
+        ("mysql://ada:#secret@host/db", "without"),
+        ("postgres//u:secret@host/db", "without ://"),
+        ("ada:secret@host/db", "begins with `ada`"),
     ],
 )
 def test_a_url_that_is_none_is_a_sentence(url: str, lacking: str) -> None:

@@ -52,10 +52,27 @@ CANARY = "canary77"
             "format: debezium_avro\nfiles: {path: 'x/*'}\noptions: {schema_registry: "
             "'ftp://u:canary77@h', registry_timeout: x}",
         ),
+        *(
+            (
+                "sources/s.yml",
+                "format: debezium_avro\nfiles: {path: 'x/*'}\noptions: {schema_registry: "
+                f"'{address}'}}",
+            )
+            for address in (
+                "u:canary77@h:8081",
+                "u@canary77@h:8081",
+                "http://u:x/canary77@h:8081",
+                "http://u:x@canary77@h:x",
+                "http://u:x canary77@h",
+            )
+        ),
+        ("sources/s.yml", "format: 'u:canary77@h'\nfiles: {path: 'x/*'}"),
         ("ingest.yml", "mask_secret: canary77"),
         ("ingest.yml", "checks: {webhook: 'hooks.example/canary77'}"),
         ("ingest.yml", "checks: {webhook: 7701234567}"),
         ("ingest.yml", "warehouse: 's3://key:canary77@bucket/x'"),
+        ("ingest.yml", "warehouse: 's3://key:x/canary77@bucket/x'"),
+        ("ingest.yml", "warehouse: 's3://key:x@canary77@bucket/x'"),
         ("ingest.yml", "checkpoints: 's3://key:canary77@bucket/x'"),
     ],
 )

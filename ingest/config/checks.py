@@ -20,6 +20,7 @@ from ingest.config.tables import TableOptions, Tables
 from ingest.config.yaml import Document, Place, dotted
 from ingest.errors import Mistake
 from ingest.names import covers, fields_of, lowered, target_name
+from ingest.sql.metadata import gold_name
 from ingest.wire.contract import Format, Option
 
 Parts = Sequence[tuple[Document, ConfigModel | None]]
@@ -193,10 +194,11 @@ def renamed_targets(tables: Tables) -> Iterator[str]:
             yield f"source {tables.source}: the target `{literal}` is called {name}"
 
 
-def excluded_keys(
+def hidden_keys(
     document: Document, source: Source, tables: tuple[Document, Tables]
 ) -> Iterator[Mistake]:
-    """Key columns that the source's YAML names and the tables file excludes."""
+    """Key columns that the source's YAML names and the tables file excludes, or masks so that they
+    would not tell rows apart."""
     for name, keys in source.keys.items():
         *outer, table = name.split(".")
         db, schema = (outer[0] if outer else None), (outer[1] if len(outer) > 1 else None)
@@ -204,9 +206,17 @@ def excluded_keys(
         if way is None or way.keys is not None:
             continue
         hidden = lowered(way.exclude)
+        masked = {column.lower(): mask.mode for column, mask in way.masks.items()}
         for i, key in enumerate(keys):
-            if key.lower() in hidden:
-                text = f"`keys.{name}`: the key column `{key}` is excluded in {tables[0].file}"
+            called = gold_name(key).lower()
+            mode = masked.get(called, "hash")
+            if called in hidden or mode != "hash":
+                wrong = (
+                    f"is excluded in {tables[0].file}"
+                    if called in hidden
+                    else f"can only be masked by hash, got `{mode}` in {tables[0].file}"
+                )
+                text = f"`keys.{name}`: the key column `{key}` {wrong}"
                 yield Mistake(document.file, document.line(("keys", name, i)), text)
 
 

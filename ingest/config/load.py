@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from ingest.config.checks import (
     contested,
-    excluded_keys,
     format_mistakes,
+    hidden_keys,
     masks_secret,
     same,
     shadowed,
@@ -120,7 +120,7 @@ def load(
     by_source = {part.source: (document, part) for document, part in readable}
     for document, source in sources:
         if source is not None and source.name in by_source:
-            mistakes += excluded_keys(document, source, by_source[source.name])
+            mistakes += hidden_keys(document, source, by_source[source.name])
     secret = None
     if settings is not None:
         secret, wrong = masks_secret(settings, tables, root=root, environ=environ)

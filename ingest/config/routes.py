@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ingest.config.cadence import Cadence
-from ingest.config.masks import ColumnOptions, Mask
+from ingest.config.masks import Mask
 from ingest.config.settings import DdlPolicy
-from ingest.config.tables import ScdType, TableEntry, TableOptions, Tables
+from ingest.config.tables import ScdType, TableEntry, TableOptions, Tables, with_defaults
 from ingest.ddl.changes import Lineage, ended, names_since
 from ingest.names import (
     DEFAULT_TARGET,
@@ -78,7 +78,7 @@ def route(
         return None
     options = {name: _inherited(name, entry, tables.defaults) for name in TableOptions.model_fields}
     template = options.pop("target")
-    columns = _added(tables.defaults.columns, entry.columns)
+    columns = with_defaults(tables.defaults.columns, entry.columns)
     named = {gold_name(name): said for name, said in columns.items()}
     options["columns"] = {name: said.held for name, said in named.items() if said.held}
     masks = {name: Mask(said.mask, said.type) for name, said in named.items() if said.mask}
@@ -130,15 +130,6 @@ def excluded_through(way: Route, lineages: Iterable[Lineage]) -> set[str]:
 
 def _inherited(name: str, entry: TableEntry, defaults: TableOptions) -> Any:
     return getattr(entry if name in entry.model_fields_set else defaults, name)
-
-
-def _added(
-    defaults: Mapping[str, ColumnOptions], entry: Mapping[str, ColumnOptions]
-) -> dict[str, ColumnOptions]:
-    """Both tables' columns; matched without case, the entry's win."""
-    named = lowered(entry)
-    kept = {name: said for name, said in defaults.items() if name.lower() not in named}
-    return {**kept, **entry}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +38,7 @@ def _pattern(text: str) -> str:
     return text
 
 
+Said = TypeVar("Said")
 ScdType = Literal[1, 2, "append"]
 """What a table keeps, as the YAML has it; `ingest.config.modes` says what each comes to."""
 
@@ -111,20 +112,42 @@ class Tables(ConfigModel):
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
         defaults = given.get("defaults")
         defaults = defaults if isinstance(defaults, dict) else {}
-        for place, text, _ in conflicts(defaults):
+        at_defaults = {(place, text) for place, text, _ in conflicts(defaults)}
+        for place, text in sorted(at_defaults, key=str):
             yield ("defaults", *place), text
         entries = given.get("tables")
         for i, entry in enumerate(entries if isinstance(entries, list) else ()):
             if not isinstance(entry, dict):
                 continue
-            for place, text, other in conflicts({**defaults, **entry}):
+            for place, text, other in conflicts(_merged(defaults, entry)):
                 # What the defaults alone get wrong is said once, at the defaults.
-                if place[0] in entry:
+                if _is_said(place, entry):
                     yield ("tables", i, *place), text
-                elif other in entry:
+                elif (place, text) not in at_defaults and other in entry:
                     yield ("tables", i, other), text
         if given.get("publish") == "transaction":
             yield from _apart(defaults, entries if isinstance(entries, list) else ())
+
+
+def with_defaults(defaults: Mapping[str, Said], entry: Mapping[str, Said]) -> dict[str, Said]:
+    """What is said of columns in both; matched without case, the entry's win."""
+    named = {name.lower() for name in entry}
+    return {**{name: said for name, said in defaults.items() if name.lower() not in named}, **entry}
+
+
+def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as written, with what the defaults add to it."""
+    both = {**defaults, **entry}
+    below, above = defaults.get("columns"), entry.get("columns")
+    if isinstance(below, dict) and isinstance(above, dict):
+        both["columns"] = with_defaults(below, above)
+    return both
+
+
+def _is_said(place: tuple[str | int, ...], entry: Mapping[str, Any]) -> bool:
+    """Whether what stands at `place` is the entry's own."""
+    own = entry.get(str(place[0]))
+    return place[0] in entry and (place[0] != "columns" or place[1] in (own or {}))
 
 
 def _apart(defaults: Mapping[str, Any], entries: Sequence[Any]) -> Iterator[Broken]:

@@ -283,6 +283,36 @@ TABLES_MISTAKES = [
         4,
         "`id` is a key column and cannot be excluded",
     ),
+    (
+        "source: shop\ndefaults:\n  columns: {pay: {mask: null}}\n"
+        "tables:\n  - from: a\n    columns: {x: int}\n    sequence_by: PAY\n",
+        7,
+        "`tables[0].sequence_by`: `PAY` orders the rows",
+    ),
+    (
+        "source: shop\ndefaults:\n  columns: {id: {mask: null}}\n"
+        "tables:\n  - from: a\n    columns: {x: int}\n    keys: [id]\n",
+        7,
+        "`tables[0].keys`: `id` is a key column, which can only be masked by hash, got `null`",
+    ),
+    (
+        "source: shop\ndefaults:\n  columns: {S: int}\n"
+        "tables:\n  - from: a\n    columns: {x: int}\n    shard_column: s\n",
+        7,
+        "`tables[0].shard_column`: `s` is a column of the source",
+    ),
+    (
+        "source: shop\ndefaults:\n  keys: [id]\n  columns: {id: {mask: null}}\n"
+        "tables:\n  - from: a\n    columns: {x: int}\n",
+        4,
+        "`defaults.columns.id`: `id` is a key column",
+    ),
+    (
+        "source: shop\ndefaults:\n  keys: [id]\n"
+        "tables:\n  - from: a\n    columns: {x: int, ID: {mask: null}}\n",
+        6,
+        "`tables[0].columns.ID`: `id` is a key column",
+    ),
 ]
 
 
@@ -340,6 +370,34 @@ def test_a_key_of_the_source_cannot_be_excluded_by_the_tables(conf: Conf) -> Non
             "`keys.barn.cows`: the key column `id` is excluded in conf/tables/shop.yml",
         )
     ]
+
+
+def test_a_key_of_the_source_can_only_be_masked_by_hash(conf: Conf) -> None:
+    folder = conf(
+        {
+            "sources/shop.yml": SHOP + "keys: {barn.cows: [Herd]}\n",
+            "tables/shop.yml": "source: shop\ndefaults: {columns: {herd: {mask: null}}}\n"
+            "tables: [{from: '*', columns: {x: int}}]\n",
+        }
+    )
+    assert mistakes(folder) == [
+        Mistake(
+            "conf/sources/shop.yml",
+            3,
+            "`keys.barn.cows`: the key column `Herd` can only be masked by hash, got `null` in "
+            "conf/tables/shop.yml",
+        )
+    ]
+
+
+def test_what_an_entry_says_of_a_column_stands_in_place_of_what_the_defaults_say(
+    conf: Conf,
+) -> None:
+    tables = (
+        "source: shop\ndefaults: {columns: {id: {mask: null}}}\n"
+        "tables: [{from: a, keys: [id], columns: {ID: int}}]\n"
+    )
+    load(conf({"sources/shop.yml": SHOP, "tables/shop.yml": tables}), formats=FORMATS)
 
 
 def test_no_folder_no_sources_and_files_that_nobody_reads(conf: Conf) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -259,17 +260,50 @@ def _options_of(tables: Tables) -> Iterator[tuple[Place, TableOptions]]:
 
 def strays(folder: Path) -> Iterator[Mistake]:
     """Files and folders that look like configuration and would silently have no effect."""
-    for path in sorted([*folder.iterdir(), *folder.glob("sources/*"), *folder.glob("tables/*")]):
-        if path.is_dir():
-            known = ("sources", "tables")
-            near = difflib.get_close_matches(path.name, known, n=1, cutoff=0.8)
-            if path.parent == folder and path.name not in known and near:
-                yield Mistake(str(path), None, f"is not read; nearest: {near[0]}")
-        elif path.suffix == ".yaml":
-            yield Mistake(str(path), None, f"is not read; call it {path.stem}.yml")
-        elif path.parent == folder and path.suffix == ".yml" and path.name != "ingest.yml":
-            text = "is not read; expected ingest.yml, sources/NAME.yml or tables/NAME.yml"
-            yield Mistake(str(path), None, text)
+    for path in sorted(folder.iterdir()):
+        text = _not_read_folder(path) if path.is_dir() else _not_read_setting(path)
+        if text:
+            yield Mistake(str(path), None, f"is not read; {text}")
+    for part in _PARTS:
+        within = folder / part
+        for path in sorted(within.iterdir()) if within.is_dir() else ():
+            if path.is_dir():
+                text = f"is not read; expected files like {part}/NAME.yml, got a folder"
+                yield Mistake(str(path), None, text)
+            elif path.suffix != ".yml" and path.suffix.lower() in _LIKE_YAML:
+                yield Mistake(str(path), None, f"is not read; call it {path.stem}.yml")
+
+
+_PARTS = ("sources", "tables")
+_LIKE_YAML = (".yml", ".yaml", ".json")
+_BUNDLE = "bundle"
+"""Beside the configuration, for Databricks alone (docs/databricks.md)."""
+
+
+def _not_read_folder(folder: Path) -> str:
+    """What to do about a folder beside `sources` and `tables`; empty where it is none of ours."""
+    if folder.name in _PARTS or folder.name == _BUNDLE:
+        return ""
+    near = difflib.get_close_matches(folder.name.lower(), _PARTS, n=1, cutoff=0.8)
+    if near:
+        return f"nearest: {near[0]}"
+    # Of what nobody may look into nothing is known.
+    held = [path.name.lower() for path in folder.iterdir()] if os.access(folder, os.R_OK) else []
+    if any(name in _PARTS or name.endswith((".yml", ".yaml")) for name in held):
+        return "expected ingest.yml, sources/NAME.yml or tables/NAME.yml"
+    return ""
+
+
+def _not_read_setting(file: Path) -> str:
+    """What to do about a file beside `ingest.yml`; empty where it is none of ours."""
+    name = file.name.lower()
+    if file.name == "ingest.yml" or not name.endswith(_LIKE_YAML):
+        return ""
+    if file.stem.lower() == "ingest":
+        return "call it ingest.yml"
+    if name.endswith(".json"):
+        return ""
+    return "expected ingest.yml, sources/NAME.yml or tables/NAME.yml"
 
 
 def checked_source(

@@ -30,10 +30,10 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conf:
     monkeypatch.chdir(tmp_path)
 
     def write(files: Mapping[str, str]) -> Path:
-        (tmp_path / "conf").mkdir(exist_ok=True)
+        (tmp_path / "conf").mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             path = tmp_path / "conf" / name
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return Path("conf")
 
@@ -432,6 +432,33 @@ def test_no_folder_no_sources_and_files_that_nobody_reads(conf: Conf) -> None:
         none,
         Mistake("conf/sources/shop.yaml", None, "is not read; call it shop.yml"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("file", "named", "what"),
+    [
+        ("tables/eu/shop.yml", "tables/eu", "expected files like tables/NAME.yml, got a folder"),
+        ("sources/eu/shop.yml", "sources/eu", "expected files like sources/NAME.yml, got a folder"),
+        ("tables/shop.YML", "tables/shop.YML", "call it shop.yml"),
+        ("tables/shop.json", "tables/shop.json", "call it shop.yml"),
+        ("TABLES/shop.yml", "TABLES", "nearest: tables"),
+        ("eu/tables/shop.yml", "eu", "expected ingest.yml, sources/NAME.yml or tables/NAME.yml"),
+        ("eu/shop.yaml", "eu", "expected ingest.yml, sources/NAME.yml or tables/NAME.yml"),
+        ("ingest.YML", "ingest.YML", "call it ingest.yml"),
+        ("ingest.yaml", "ingest.yaml", "call it ingest.yml"),
+        ("shop.YAML", "shop.YAML", "expected ingest.yml, sources/NAME.yml or tables/NAME.yml"),
+    ],
+)
+def test_a_file_that_nobody_reads(conf: Conf, file: str, named: str, what: str) -> None:
+    """By default every table goes to gold whole: an `exclude` that is not read leaks."""
+    folder = conf({"sources/shop.yml": SHOP, file: "source: shop\n"})
+    assert mistakes(folder) == [Mistake(f"conf/{named}", None, f"is not read; {what}")]
+
+
+def test_other_files_beside_the_configuration(conf: Conf) -> None:
+    """The bundle's, data, notes, a copy of an editor."""
+    others = ("bundle/job.yml", "demo/a.jsonl", "log.json", "tables/README.md", "tables/shop.yml~")
+    load(conf({"sources/shop.yml": SHOP} | dict.fromkeys(others, "x")), formats=FORMATS)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -12,6 +13,9 @@ from ingest.addresses import wrong_address
 from ingest.config.cadence import Duration
 from ingest.config.model import Broken, ConfigModel, Text, Whole
 
+_RANGE = re.compile(r"\[[^\]]+\]")
+_OF_TARGETS = re.compile(r"[A-Za-z0-9_*?]*")
+"""What of a pattern without ranges can match a target's name."""
 Count = Annotated[Whole, Field(ge=0)] | None
 
 
@@ -47,6 +51,14 @@ class Checks(Bounds):
         if wrong:
             # Not shown: a part of it may be a secret.
             yield ("webhook",), f"expected an address like https://host/path: {wrong}"
+        tables = given.get("tables")
+        for pattern in tables if isinstance(tables, dict) else ():
+            if not _OF_TARGETS.fullmatch(_RANGE.sub("", pattern)):
+                text = (
+                    f"`{pattern}` matches no table of gold: expected a target's name, without its "
+                    f"schema, or a pattern like audit_*; names hold A-Z, a-z, 0-9 and _ alone"
+                )
+                yield ("tables", pattern), text
 
     def of(self, target: str) -> Bounds:
         """The bounds of a target: what the patterns that match it say, the last one last, over

@@ -125,6 +125,14 @@ class Source(ConfigModel):
             yield (named[-1],), f"expected exactly one transport, got {' and '.join(named)}"
         if not named:
             yield (), f"expected a transport ({', '.join(TRANSPORTS)}), got none"
+        tables = given.get("columns")
+        for table, columns in tables.items() if isinstance(tables, dict) else ():
+            declared: dict[str, str] = {}
+            for name in columns if isinstance(columns, dict) else ():
+                first = declared.setdefault(name.lower(), name)
+                if first != name:
+                    text = f"`{name}` is `{first}`, but for case: columns are matched without it"
+                    yield ("columns", table, name), text
 
     @property
     def transport(self) -> str:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ingest.addresses import host_and_port
 from ingest.config.cadence import Duration
-from ingest.config.mistakes import shown
-from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole
+from ingest.config.mistakes import nearest, shown
+from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole, listed, texts
 
 # Spark sets these itself and refuses a query that gives them (Spark, Structured Streaming + Kafka
 # Integration Guide, "Kafka Specific Configurations").
@@ -61,6 +61,24 @@ def _offsets(text: str) -> str:
     ):
         raise ValueError(f"{wanted}, got `{text}`")
     return text
+
+
+def _json_value(text: str) -> Any:
+    """What a JSON text says; None of any other."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _offsets_of_others(offsets: Any, read: Any, key: str) -> Iterator[Broken]:
+    """Names that `starting_offsets` gives offsets for and that `key` does not list, all as
+    written."""
+    names = [name for _, name in texts(read)]
+    for name in offsets if isinstance(offsets, dict) and names else ():
+        if name not in names:
+            text = f"`{name}` is not read; expected of `{key}` {listed(names)}"
+            yield ("starting_offsets",), text + nearest(name, names)
 
 
 def _regex(text: str) -> str:
@@ -117,6 +135,9 @@ class Kafka(ConfigModel):
         if isinstance(least, int) and isinstance(most, int) and least > most:
             wanted = f"expected at most max_offsets_per_batch, {most}, got {least}"
             yield ("min_offsets_per_batch",), wanted
+        text, read = given.get("starting_offsets"), given.get("topics")
+        if isinstance(text, str) and text not in ("earliest", "latest"):
+            yield from _offsets_of_others(_json_value(text), read, "topics")
         options = given.get("options")
         options = options if isinstance(options, dict) else {}
         for option in options:
@@ -224,6 +245,7 @@ class RabbitMQ(ConfigModel):
             for name in ("super_stream", "starting_offsets", "lost"):
                 if given.get(name) is not None:
                     yield (name,), "is only used with queue_type: stream"
+        yield from _offsets_of_others(given.get("starting_offsets"), given.get("queues"), "queues")
         tls = given.get("tls")
         if given.get("password") is None and not (isinstance(tls, dict) and tls.get("cert_file")):
             yield (), "expected password, or tls.cert_file with which to log in, got neither"

@@ -237,8 +237,9 @@ def test_every_framing_is_accepted(conf: Conf, framing: str) -> None:
     "offsets", ["earliest", "latest", """'{"farm.cows": {"0": 23, "1": -2}}'"""]
 )
 def test_starting_offsets_are_words_or_json(conf: Conf, offsets: str) -> None:
-    text = "name: s\nkafka: {bootstrap_servers: 'a:1,b:2', topics: [t], starting_offsets: %s}\n"
-    kafka = loaded(conf({"sources/s.yml": text % offsets})).sources["s"].kafka
+    servers = "bootstrap_servers: 'a:1,b:2', topics: [farm.cows]"
+    text = f"name: s\nkafka: {{{servers}, starting_offsets: {offsets}}}\n"
+    kafka = loaded(conf({"sources/s.yml": text})).sources["s"].kafka
     assert kafka is not None
     assert kafka.starting_offsets == offsets.strip("'")
 

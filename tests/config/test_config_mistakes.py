@@ -164,6 +164,12 @@ KAFKA_MISTAKES = [
     (KAFKA + "  topics_pattern: 'a['\n", 4, "expected a regular expression, got `a[`"),
     (KAFKA + "  topics: [t]\n  starting_offsets: erliest\n", 5, "got `erliest`"),
     (KAFKA + "  topics: [t]\n  starting_offsets: '[1]'\n", 5, "expected earliest, latest or JSON"),
+    (
+        KAFKA + """  topics: [orders, t]\n  starting_offsets: '{"order": {"0": 5}}'\n""",
+        5,
+        "`kafka.starting_offsets`: `order` is not read; expected of `topics` orders or t; nearest: "
+        "orders",
+    ),
     (KAFKA + "  topics: [t]\n  options:\n    failOnDataLoss: false\n", 6, "Kafka client option"),
     (
         KAFKA + "  topics: [t]\n  options:\n    a.b: 1\n    kafka.auto.offset.reset: x\n",
@@ -199,6 +205,34 @@ def test_a_mistake_of_a_kafka_transport(conf: Conf, source: str, line: int, part
     [(found, text)] = one(conf, source)
     assert found == line
     assert part in text and "s3cret" not in text
+
+
+def test_offsets_of_a_queue_that_is_not_read(conf: Conf) -> None:
+    rabbitmq = "rabbitmq: {servers: 'h:1', password: x, queues: [q], starting_offsets: {p: 5}}\n"
+    assert one(conf, f"name: s\n{rabbitmq}") == [
+        (2, "`rabbitmq.starting_offsets`: `p` is not read; expected of `queues` q")
+    ]
+
+
+def test_two_spellings_of_a_column_of_the_source(conf: Conf) -> None:
+    columns = "columns:\n  a.t: {Id: int, x: int}\n  b.t:\n    Id: int\n    ID: text\n"
+    assert one(conf, SHOP + columns) == [
+        (7, "`columns.b.t.ID`: `ID` is `Id`, but for case: columns are matched without it")
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["gold.orders", "all-orders", "`t`", "a b*"])
+def test_a_check_of_a_table_that_cannot_be(conf: Conf, pattern: str) -> None:
+    settings = f"checks:\n  tables:\n    '{pattern}': {{lag: 5 minutes}}\n"
+    [mistake] = mistakes(conf({"sources/shop.yml": SHOP, "ingest.yml": settings}))
+    assert (mistake.file, mistake.line) == ("conf/ingest.yml", 3)
+    assert f"`{pattern}` matches no table of gold: expected a target's name" in mistake.text
+
+
+@pytest.mark.parametrize("pattern", ["audit_*", "t?", "[a-f]*", "Orders2", "[!a]x"])
+def test_a_check_of_a_table_that_can_be(conf: Conf, pattern: str) -> None:
+    settings = f"checks: {{tables: {{'{pattern}': {{lag: 5 minutes}}}}}}\n"
+    load(conf({"sources/shop.yml": SHOP, "ingest.yml": settings}), formats=FORMATS)
 
 
 def test_a_value_already_wrong_is_named_once(conf: Conf) -> None:

@@ -35,8 +35,8 @@ from pipelines.targets.rejects import table_of
 from pipelines.terminal.console import Advance
 
 SOURCE = (
-    *("kind", "source", "messages", "lag", "lag_seconds", "unread_files", "unread_messages"),
-    *("rejects", "stepped_back", "gaps", "error"),
+    *("kind", "source", "messages", "decoded_rows", "lag", "lag_seconds", "unread_files"),
+    *("unread_messages", "rejects", "stepped_back", "gaps", "error"),
 )
 TABLE = (
     *("kind", "table", "source", "rows", "last_pos", "freshness", "age_seconds", "lag_seconds"),
@@ -53,10 +53,11 @@ Failed = Callable[[str, Exception], None]
 def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
     """A row a declared source, by the columns SOURCE.
 
-    `lag` counts messages of bronze that silver has not decoded, `lag_seconds` says how long the
-    oldest of them has waited (0 where there is none), `unread_files` counts files that bronze
-    has not read, `unread_messages` what topics and queues hold beyond bronze (null for the other
-    transport, and where it cannot be asked now), `stepped_back` messages whose timestamps
+    `messages` are those of bronze, `decoded_rows` what silver has of messages that could be
+    decoded. `lag` counts messages of bronze that silver has not looked at, `lag_seconds` says how
+    long the oldest of them has waited (0 where there is none), `unread_files` counts files that
+    bronze has not read, `unread_messages` what topics and queues hold beyond bronze (null for the
+    other transport, and where it cannot be asked now), `stepped_back` messages whose timestamps
     contradict their partition's order, `gaps` the spans of messages that were gone before they were
     read. `error` says why the transport cannot be asked, and `failed` is told so: the folder or the
     broker is not there, the log of files is damaged.
@@ -76,6 +77,9 @@ def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
         warehouse,
         [name for name, source in warehouse.config.sources.items() if placed_by_timestamp(source)],
     )
+    decoded = _counts(
+        warehouse, "silver", "cdc", counted=lambda silver: counts.by_source(silver, counts.DECODED)
+    )
     gaps = _counts(
         warehouse, "silver", "cdc", counted=lambda silver: counts.by_source(silver, counts.GAP)
     )
@@ -87,6 +91,7 @@ def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
             "source",
             name,
             messages.get(name, 0),
+            decoded.get(name, 0),
             lag.get(name, 0),
             age(since.get(name)) or 0,
             *((count, None) if source.files is not None else (None, count)),

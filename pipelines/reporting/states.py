@@ -27,9 +27,9 @@ def source_state(row: Mapping[str, Any]) -> str:
 
 
 def all_rejected(row: Mapping[str, Any]) -> bool:
-    """Whether a source has messages, and none of them could be decoded."""
-    messages, rejects = int(row["messages"] or 0), int(row["rejects"] or 0)
-    return 0 < messages <= rejects
+    """Whether messages of a source were set aside, and none ever could be decoded."""
+    # Rejects outlive their messages in bronze: what is there now is not what they are part of.
+    return bool(row["rejects"]) and not row["decoded_rows"]
 
 
 def table_state(row: Mapping[str, Any]) -> str:

@@ -231,19 +231,23 @@ def test_one_state_says_what_is_the_matter(row: dict[str, Any], state: str) -> N
     [
         ({}, "ok"),
         ({"rejects": 8}, "ok"),
+        # Of messages that bronze has no more, or of many rows of one.
+        ({"rejects": 10, "messages": 3}, "ok"),
         ({"lag": 1}, "behind"),
         ({"unread_messages": 1}, "behind"),
-        ({"rejects": 9}, "all rejected"),
-        ({"rejects": 9, "lag": 1}, "all rejected, behind"),
-        ({"messages": 0}, "ok"),
+        ({"rejects": 9, "decoded_rows": 0}, "all rejected"),
+        ({"rejects": 5, "messages": 0, "decoded_rows": 0}, "all rejected"),
+        ({"rejects": 9, "decoded_rows": 0, "lag": 1}, "all rejected, behind"),
+        ({"messages": 0, "decoded_rows": 0}, "ok"),
         ({"error": "there is no landing", "lag": 1, "gaps": 1}, "failing"),
         ({"gaps": 1}, "1 gap"),
         ({"gaps": 1200, "lag": 1}, "1,200 gaps, behind"),
-        ({"gaps": 1, "rejects": 9}, "all rejected, 1 gap"),
+        ({"gaps": 1, "rejects": 9, "decoded_rows": 0}, "all rejected, 1 gap"),
     ],
 )
 def test_a_source_that_lacks_messages_is_not_well(row: dict[str, Any], state: str) -> None:
     nothing = {"messages": 9, "lag": 0, "unread_files": 0, "unread_messages": None, "rejects": 0}
+    nothing |= {"decoded_rows": 1}
     assert source_state({**nothing, "gaps": 0, "error": None, **row}) == state
 
 
@@ -310,7 +314,7 @@ def test_status_is_watched_until_a_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looks = 0
-    source = dict(zip(SOURCE, ("source", "shop", 3, *[0] * 7, None), strict=True))
+    source = dict(zip(SOURCE, ("source", "shop", 3, *[0] * 8, None), strict=True))
 
     def look(_: Any) -> status.Status:
         nonlocal looks

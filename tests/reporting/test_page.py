@@ -93,11 +93,13 @@ def invented() -> tuple[Facts, list[Finding]]:
         {
             **{"source": "depot", "messages": 48_210, "lag": 0, "lag_seconds": 0, "rejects": 0},
             **{"unread_files": 3, "unread_messages": None, "gaps": 0, "error": None},
+            **{"decoded_rows": 48_210},
             "newest": AT - timedelta(seconds=40),
         },
         {
             **{"source": "shop", "messages": 1_204_332, "lag": 310, "lag_seconds": 95.0},
             **{"unread_files": None, "unread_messages": 4_120, "gaps": 2, "rejects": 7},
+            **{"decoded_rows": 1_204_000},
             **{"error": None, "newest": AT - timedelta(seconds=135)},
         },
     ]

@@ -26,6 +26,7 @@ LISTED = listings.narrowed(
 )
 QUERIES = {
     "by_source": status.by_source("silver.cdc", status.GAP),
+    "decoded": status.by_source("silver.cdc", status.DECODED),
     "messages_known": status.messages_known(["bronze.messages", "silver.cdc"]),
     "open_decode_rejects": status.open_decode_rejects("silver.cdc", "gold._rejects"),
     "open_decode_rejects, no log": status.open_decode_rejects("silver.cdc", None),

@@ -12,6 +12,8 @@ from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import DECODE_ID
 
 GAP = "kind = 'control' AND op_raw = 'gap'"
+DECODED = "kind <> 'reject' AND NOT (kind = 'control' AND op_raw <=> 'gap')"
+"""What came of messages that could be decoded."""
 
 
 def by_source(relation: str, where: str = "true") -> str:

@@ -248,7 +248,8 @@ _stage("gold", ("gold",), "Merge what is new in silver into the gold tables.")
 @click.option(
     "--check",
     is_flag=True,
-    help="Only name what is parked, or beyond the bounds of `checks:`; end with 1 if anything is.",
+    help="Only name what is parked, cannot be asked, or is beyond the bounds of `checks:`; end "
+    "with 1 if anything is.",
 )
 @detailed
 @everywhere

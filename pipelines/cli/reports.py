@@ -68,10 +68,11 @@ def check_status(call: Invocation) -> None:
         unknown.append(described_of(what, error))
 
     quiet = Advance(lambda _, __: None)
-    sources = source_rows(warehouse, failed=failed)
+    # Their rows say why they cannot be asked, which is a finding.
+    sources = source_rows(warehouse, failed=lambda _, __: None)
     tables = table_rows(warehouse, advance=quiet, failed=failed, counting=False)
     failing = findings(warehouse.settings.checks, sources, tables)
-    _show(call, failing)
+    _show(call, failing, well=not (failing or unknown))
     webhook = warehouse.settings.checks.webhook
     if webhook:
         wrong = tell(warehouse, webhook, failing, warehouse_name=_warehouse_name(call))
@@ -82,13 +83,13 @@ def check_status(call: Invocation) -> None:
         raise SystemExit(1)
 
 
-def _show(call: Invocation, failing: list[Finding]) -> None:
+def _show(call: Invocation, failing: list[Finding], *, well: bool) -> None:
     """Programs get each as an object; people read each on standard error."""
     if call.json:
         call.console.rows(CHECK, [("check", *finding) for finding in failing])
     for finding in failing:
         call.console.say(finding.text)
-    if not failing:
+    if well:
         call.console.text("no table is parked, and every check passes")
 
 

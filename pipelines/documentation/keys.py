@@ -112,7 +112,8 @@ SETTINGS: Mapping[str, Key] = {
     ),
     "checks": Key(
         "What is still well. `ingest status --check` ends with 1 where anything is not, and names "
-        "it; the report lists it. A parked table is never well.",
+        "it; the report lists it. A parked table is never well, nor a source "
+        "that cannot be asked.",
         {"freshness": "6 hours", "rejects": 0},
         {"freshnes": "6 hours"},
     ),

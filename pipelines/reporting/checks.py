@@ -23,11 +23,13 @@ class Finding(NamedTuple):
 def findings(
     checks: Checks, sources: Iterable[Mapping[str, Any]], tables: Iterable[Mapping[str, Any]]
 ) -> list[Finding]:
-    """What fails, of rows of `ingest status`; the bounds `lag` and `rejects` are sources' too, and
-    `gaps` is theirs alone."""
+    """What fails, of rows of `ingest status`: what cannot be asked is not well, either.
+    The bounds `lag` and `rejects` are sources' too, and `gaps` is theirs alone."""
     found = []
     for row in sources:
         name = f"source {row['source']}"
+        if row["error"] is not None:
+            found.append(_finding("failing", name, bound=None, found=None, text=row["error"]))
         if _above(row["lag_seconds"], checks.lag):
             text = f"its oldest message has waited {_time(row['lag_seconds'])} for silver"
             found.append(
@@ -82,7 +84,8 @@ def _above(found: int | None, bound: int | None) -> bool:
 
 def _finding(check: str, on: str, *, bound: int | None, found: int | None, text: str) -> Finding:
     if bound is None:
-        return Finding(check, on, bound, found, f"{on} {text}")
+        between = ":" if check == "failing" else ""
+        return Finding(check, on, bound, found, f"{on}{between} {text}")
     allowed = _time(bound) if check in ("freshness", "lag") else f"{bound:,}"
     return Finding(check, on, bound, found, f"{on}: {text}; {check} allows {allowed}")
 

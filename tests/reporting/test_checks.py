@@ -20,6 +20,7 @@ from pipelines.reporting import webhook
 from pipelines.reporting.checks import Finding, findings
 
 SOURCE: dict[str, Any] = {"source": "shop", "lag_seconds": 0, "rejects": 0, "gaps": 0}
+SOURCE["error"] = None
 TABLE: dict[str, Any] = {
     "table": "shop_orders",
     "age_seconds": 60,
@@ -75,6 +76,12 @@ def test_nothing_is_bounded_unless_somebody_says_so() -> None:
 def test_bounds(given: dict[str, Any], row: dict[str, Any], text: str | None) -> None:
     found = findings(checks(**given), [SOURCE], [{**TABLE, **row}])
     assert [finding.text for finding in found] == ([text] if text is not None else [])
+
+
+def test_a_source_that_cannot_be_asked_is_never_well() -> None:
+    error = "no Kafka broker answers at h:1 (Connection refused)"
+    [found] = findings(checks(), [{**SOURCE, "error": error}], [])
+    assert found == Finding("failing", "source shop", None, None, f"source shop: {error}")
 
 
 def test_sources_have_bounds_too() -> None:

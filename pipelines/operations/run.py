@@ -307,9 +307,9 @@ class Run:
     def _record(self, code: int | None) -> None:
         """Write the run's row of what was done since its last, where that is news; `code` None: the
         run goes on. Who only found another at work has none."""
-        if code == TRY_AGAIN:
-            return
         done, outcome = self.outcome.totals, self.outcome
+        if code == TRY_AGAIN and done == self._recorded:
+            return
         row = self.activity.row(
             done,
             before=self._recorded,

@@ -61,7 +61,7 @@ RUNS = (
     ),
     ("arrival_latency_p95", "double", "for 95 of 100"),
     ("arrival_latency_p99", "double", "for 99 of 100"),
-    ("outcome", "string", "done, incomplete (exit code 1), failed (2) or running"),
+    ("outcome", "string", "done, incomplete (exit code 1 or 75), failed (2) or running"),
     ("exit_code", "int", "null while a continuous run goes on"),
     ("errors", "array<string>", "what standard error named, without secrets"),
 )

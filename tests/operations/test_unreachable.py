@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config.load import load
-from ingest.errors import PlatformError
+from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.transport import Bronze
 from pipelines.gold.run import Merged
 from pipelines.operations import run
@@ -93,6 +93,30 @@ def test_a_resting_source_still_fails_the_run(
     monkeypatch.setattr(at_work, "_compact", lambda: None)
     outcome = at_work.until_done()
     assert (left, outcome.sources["dead"].error, outcome.code) == ([], "no broker answers", 1)
+
+
+@pytest.mark.parametrize("messages", [0, 5])
+def test_what_was_done_before_another_run_was_found_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: int
+) -> None:
+    """Who only found another at work has no row in gold._runs."""
+    left, noted = [messages, 0], []
+
+    def ingest_source(warehouse: Any, source: Any, **_: Any) -> Bronze:
+        if source.name == "dead":
+            raise LeaseHeld("bronze of dead is held by process 1; run again when it is free")
+        return Bronze(source.name, messages=left.pop(0))
+
+    def record_run(_: Any, row: Any) -> bool:
+        noted.append((row.exit_code, row.messages))
+        return False
+
+    monkeypatch.setattr(run, "ingest_source", ingest_source)
+    monkeypatch.setattr(run, "record_run", record_run)
+    at_work = _run(tmp_path)
+    monkeypatch.setattr(at_work, "_compact", lambda: None)
+    assert at_work.until_done().code == TRY_AGAIN
+    assert noted == ([(TRY_AGAIN, 5)] if messages else [])
 
 
 def test_a_source_whose_note_could_not_be_written_is_tried_again(

@@ -22,10 +22,13 @@ def given_source(
     to those of `base`. Raises ConfigError with every mistake.
     """
     from ingest.config.checks import checked_source
+    from ingest.config.sources import TRANSPORTS
     from ingest.formats import FORMATS
 
     mistakes: list[Mistake] = []
-    known = {} if base is None else base.model_dump(exclude_unset=True)
+    # How messages come in is not changed here, and a model's dump is not the YAML it came from.
+    held = {} if base is None else {name: getattr(base, name) for name in TRANSPORTS}
+    known = {} if base is None else base.model_dump(exclude_unset=True, exclude={*TRANSPORTS})
     said = {key: value for key, value in given.items() if value not in (None, ())}
     for key in ("keys", "columns"):
         for text in said.pop(key, ()):
@@ -37,12 +40,15 @@ def given_source(
                 **_named(f"--{key[:-1]}", text, mistakes, example=example),
             }
     if base is None:
-        known |= {"name": "inspect", "files": {"path": "-", "framing": framing}}
+        known["name"] = "inspect"
+    elif base.files is not None:
+        framing = base.files.framing
+    known["files"] = {"path": "-", "framing": framing}
     declared = {**known, **said, **({"format": format_} if format_ is not None else {})}
     source, wrong = checked_source(declared, _PLACE, FORMATS)
     if mistakes or source is None:
         raise ConfigError([*mistakes, *wrong])
-    return source
+    return source.model_copy(update=held)
 
 
 def table_names(texts: Sequence[str]) -> list[str]:

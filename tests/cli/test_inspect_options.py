@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ingest.config.load import load
+from pipelines.cli.source_options import given_source
 from tests.support.project import Project, canal
 
 RECORD = {
@@ -106,6 +108,25 @@ def test_it_adds_to_what_the_source_says(project: Project) -> None:
     row = inspected(project, *given, "--columns", "depot.bins: {made: datetime}")
     assert (row["db"], row["table"], row["key"]) == ("depot", "bins", {"id": "1"})
     assert row["warnings"] == ["untyped"]  # of id alone
+
+
+TRANSPORTS = (
+    "kafka: {bootstrap_servers: 'a:1', topics: [t], max_delay: 15 minutes, options: {a.b: 'x'}}\n",
+    "rabbitmq: {servers: 'a:1', password: x, queues: [q], starting_offsets: {q: 5}}\n",
+    "rocketmq: {name_servers: 'a:1;b:2', topics: [t], starting_offsets: latest}\n",
+    "files: {path: 'landing/*.jsonl', framing: whole}\n",
+)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_how_messages_come_in_stays_as_the_source_says(tmp_path: Path, transport: str) -> None:
+    """What was read of the YAML is not the YAML: seconds stand there with their unit."""
+    (tmp_path / "sources").mkdir()
+    text = f"name: shop\nrejects: {{fail_above: 1%}}\n{transport}"
+    (tmp_path / "sources/shop.yml").write_text(text)
+    base = load(tmp_path, environ={}).sources["shop"]
+    made = given_source(base, {"keys": ["a.t: [id]"]}, format_=None, framing="lines")
+    assert made == base.model_copy(update={"keys": {"a.t": ("id",)}})
 
 
 @pytest.mark.parametrize(

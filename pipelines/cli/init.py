@@ -75,11 +75,14 @@ def _from_sample(
     format_: str | None,
     framing: str | None,
 ) -> None:
-    from pipelines.cli.inspect import check_given
+    from pipelines.cli.inspect import STANDARD_INPUT, check_given
     from pipelines.scaffold.files import draft, source_name
     from pipelines.scaffold.sample import read_sample
 
     check_given(given, format_=format_, framing=framing)
+    if STANDARD_INPUT in given:
+        text = "`--sample`: expected files, got standard input, which no source reads; name a file"
+        raise ConfigError([Mistake("command line", None, text)])
     name = name or source_name(given)
     conf = Path(call.conf)
     _check_free(conf, name)
@@ -149,7 +152,16 @@ def _written(files: dict[str, str], conf: Path) -> list[tuple[str, str, None]]:
         files["ingest.yml"] = SETTINGS
     with tempfile.TemporaryDirectory() as folder:
         _write(files, Path(folder) / "conf")
-        load(Path(folder) / "conf", environ={})
+        try:
+            load(Path(folder) / "conf", environ={})
+        except ConfigError as error:
+            # It stood elsewhere, for a moment.
+            wrong = (
+                m._replace(file=str(conf / Path(m.file).relative_to(Path(folder) / "conf")))
+                for m in error.mistakes
+            )
+            text = "nothing was written, since it would be wrong:"
+            raise ConfigError([m._replace(text=f"{text} {m.text}") for m in wrong]) from None
     _write(files, conf)
     return [("file", str(conf / file), None) for file in sorted(files)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -52,6 +53,7 @@ def draft(sample: Sample, name: str, *, root: Path) -> Draft:
     lines += _zone(sample, made)
     lines += _keys(sample, made)
     lines += _columns(sample, made)
+    _note_undeclared(sample, made)
     made.files[f"sources/{name}.yml"] = "\n".join(lines) + "\n"
     made.files[f"tables/{name}.yml"] = _tables(sample, name)
     _note_rejects(sample, made)
@@ -101,12 +103,13 @@ def _pattern(files: Sequence[str], root: Path) -> str:
         folder = os.path.commonpath([os.path.dirname(path) for path in paths])
         flat = all(os.path.dirname(path) == folder for path in paths)
         suffixes = {"".join(Path(path).suffixes) for path in paths}
-        last = f"*{suffixes.pop()}" if len(suffixes) == 1 else "*"
+        last = f"*{glob.escape(suffixes.pop())}" if len(suffixes) == 1 else "*"
+        folder = glob.escape(folder)
         path = os.path.join(folder, last if flat else os.path.join("**", last))
     else:
-        [path] = paths
-    inside = path.startswith(f"{root}{os.sep}")
-    return os.path.relpath(path, root) if inside else path
+        path = glob.escape(paths[0])
+    inside = path.startswith(beside := f"{glob.escape(str(root))}{os.sep}")
+    return path.removeprefix(beside) if inside else path
 
 
 def _order(sample: Sample, made: Draft) -> Iterator[str]:
@@ -122,8 +125,21 @@ def _zone(sample: Sample, made: Draft) -> Iterator[str]:
         made.doubts.append("times came without a zone and are read as UTC; set time_zone:")
 
 
+def _declarable(sample: Sample) -> list[Table]:
+    """The tables that a source's YAML can say something of."""
+    return [table for table in sample.tables.values() if not table.undeclared]
+
+
+def _note_undeclared(sample: Sample, made: Draft) -> None:
+    """What is to be known of the other tables."""
+    for table in sample.tables.values():
+        if table.undeclared:
+            text = f"no keys and columns can be declared for it: {table.undeclared}"
+            made.doubts.append(f"{table.pattern}: {text}")
+
+
 def _keys(sample: Sample, made: Draft) -> Iterator[str]:
-    bare = [table for table in sample.tables.values() if not table.key and table.events]
+    bare = [table for table in _declarable(sample) if not table.key and table.events]
     if not bare:
         return
     yield "# The messages of these tables name no key; until one stands here they are appended to:"
@@ -138,7 +154,7 @@ def _keys(sample: Sample, made: Draft) -> Iterator[str]:
 def _columns(sample: Sample, made: Draft) -> Iterator[str]:
     found: dict[str, Mapping[str, str]] = {}
     table_texts = {table.label: table.texts for table in sample.tables.values()}
-    for table in sample.tables.values():
+    for table in _declarable(sample):
         untyped = {name: texts for name, texts in table.texts.items() if name not in table.types}
         if untyped:
             found[table.label] = {name: guessed_type(texts) for name, texts in untyped.items()}
@@ -168,7 +184,7 @@ def _tables(sample: Sample, name: str) -> str:
     lines = [_explained(f"source: {_value(name)}", "whose tables these are")]
     lines += ["tables:", "  - from: '*'"]
     for table in sample.tables.values():
-        lines.append(f"  # - from: {_value(table.label)}")
+        lines.append(f"  # - from: {_value(table.pattern)}")
         open_ = {
             column: guessed_type(texts)
             for column, texts in table.texts.items()

@@ -18,6 +18,7 @@ from ingest.decode.source import SourceDecoder
 from ingest.decode.spec import decode_spec
 from ingest.events import DECODED
 from ingest.files.framing import FRAMINGS, records
+from ingest.names import quoted, table_name
 from ingest.wire.contract import Message
 
 MOST = 10_000
@@ -48,9 +49,22 @@ class Table:
 
     @property
     def label(self) -> str:
-        """As the YAML names it."""
-        parts = [part for part in (self.db, self.schema, self.name) if part]
-        return ".".join(f"`{part}`" if "." in part else part for part in parts)
+        """As a source's YAML names it, where it can."""
+        return ".".join(part for part in (self.db, self.schema, self.name) if part)
+
+    @property
+    def pattern(self) -> str:
+        """As a tables file names it."""
+        return ".".join(quoted(part) for part in (self.db, self.schema, self.name) if part)
+
+    @property
+    def undeclared(self) -> str:
+        """Why a source's YAML cannot name it; empty where it can."""
+        try:
+            table_name(self.label)
+        except ValueError as error:
+            return str(error)
+        return ""
 
 
 @dataclass

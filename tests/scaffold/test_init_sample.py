@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from ingest.config.load import load
+from ingest.names import quoted
 from pipelines.cli.app import main
 from pipelines.cli.inspect import inspect
 from pipelines.scaffold.guesses import guessed_key, guessed_type, seems_time
@@ -163,6 +165,65 @@ def test_names_of_messages_are_text(tmp_path: Path) -> None:
     found = yaml.safe_load((tmp_path / "conf/sources/m.yml").read_text())
     assert found["columns"] == {f"no.{table}": {column: "bigint"}}
     assert len(yaml.safe_load((tmp_path / "conf/tables/m.yml").read_text())["tables"]) == 1
+
+
+def _insert(table: str) -> str:
+    message = {"database": "d", "table": table, "type": "insert", "ts": 1, "data": {"id": "1"}}
+    return json.dumps(message) + "\n"
+
+
+def test_a_table_whose_name_holds_a_dot(tmp_path: Path) -> None:
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(_insert("a.b"))
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    config = load(tmp_path / "conf", environ={})
+    assert config.sources["m"].columns == {"d.a.b": {"id": "bigint"}}
+    row, *_ = inspect([str(sample)], source=config.sources["m"])
+    assert "untyped" not in (row["warnings"] or ())
+    assert "# - from: d.`a.b`" in (tmp_path / "conf/tables/m.yml").read_text()
+
+
+@pytest.mark.parametrize("table", ["a*", "a`b", "a..b"])
+def test_a_table_of_which_nothing_can_be_declared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(_insert(table) + _insert("t"))
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    assert load(tmp_path / "conf", environ={}).sources["m"].columns == {"d.t": {"id": "bigint"}}
+    said = f"not sure: d.{quoted(table)}: no keys and columns can be declared for it: expected"
+    assert said in capsys.readouterr().err
+
+
+def test_what_would_be_wrong_is_named_where_it_would_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.scaffold.files._tables", lambda *_: "sourc: m\n")
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(_insert("t"))
+    assert init(tmp_path, "--sample", str(sample)) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/conf/tables/m.yml:1: nothing was written, since it would be wrong: " in said
+    assert not (tmp_path / "conf").exists()
+
+
+def test_names_of_files_are_no_patterns(tmp_path: Path) -> None:
+    (tmp_path / "in [x]").mkdir()
+    samples = [str(tmp_path / f"in [x]/{name}.jsonl") for name in ("a[1]", "b*", "c")]
+    for sample in samples:
+        Path(sample).write_text(_insert("t"))
+    for named in ([samples[0]], [samples[1]], samples):
+        words = ("--conf", str(tmp_path / f"in [x]/conf{len(named)}{named[0][-9]}"))
+        assert init(tmp_path, "--sample", *named, "--name", "s", *words) == 0
+        [path] = [
+            each.files.path for each in load(words[1], environ={}).sources.values() if each.files
+        ]
+        assert sorted(glob.glob(path)) == sorted(named)
+
+
+def test_standard_input_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(tmp_path, "--sample", "-") == 2
+    assert "expected files, got standard input, which no source reads" in capsys.readouterr().err
 
 
 def test_several_files_are_one_pattern(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def _decision(verb: str, text: str) -> None:
         from pipelines.operations.listings import ddl
 
         with call.console.waiting(f"ddl {verb}: waiting for gold to be free, then at work"):
-            decided = decisions.decide(
+            decided, refused = decisions.decide(
                 warehouse, verb, ids=ids, by=by or getpass.getuser(), why=why
             )
         chosen = {entry.id for entry in decided}
@@ -82,7 +82,9 @@ def _decision(verb: str, text: str) -> None:
                     f"{entry.id} is approved, and the next `ingest run` carries it out: a run was "
                     f"killed while it made {entry.target}, which is finished first"
                 )
-        if failed:
+        for text in refused:
+            call.console.say(text)
+        if failed or refused:
             raise SystemExit(1)
 
 

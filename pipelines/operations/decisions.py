@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ingest.config.mistakes import nearest
 from ingest.ddl.changes import RenameColumn, freed
@@ -23,6 +24,14 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import load_progress
 
 DECIDABLE = {"approve": (*WAITING, "approved", "rejected", "ignored"), "reject": WAITING}
+
+
+class Decided(NamedTuple):
+    """Entries as they are after a decision, `failed` ones included, and a sentence on each that was
+    left as it is, since another has to be decided on first."""
+
+    entries: list[Entry]
+    refused: list[str]
 
 
 SETTLED = {"approve": ("applied", "superseded"), "reject": ("rejected",)}
@@ -58,16 +67,17 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
 
 def decide(
     warehouse: Warehouse, verb: str, *, ids: Sequence[str], by: str, why: str | None
-) -> list[Entry]:
-    """Approve or reject entries, now; gives them as they then are, `failed` ones included.
+) -> Decided:
+    """Approve or reject entries, now. One that cannot be decided on yet keeps no other from it.
 
-    Waits for a run of gold to end. Raises ConfigError before anything is touched.
+    Waits for a run of gold to end. Raises ConfigError where nothing was touched.
     """
     find(warehouse, ids, verb)
     with lease(warehouse, "gold"):
         progress_by_target = load_progress(warehouse)
         ledgers: dict[str, Ledger] = {}
-        done = []
+        done: list[Entry] = []
+        refused: list[Mistake] = []
         try:
             for asked in find(warehouse, ids, verb):
                 source = asked.table.source
@@ -76,18 +86,28 @@ def decide(
                 )
                 entry = ledger.entries[asked.id]
                 if entry.status not in SETTLED[verb]:
-                    if verb == "reject":
-                        entry = counted(ledger, entry).with_status("rejected", by=by, why=why)
-                    else:
-                        entry = _approved(ledger, entry, by=by, why=why)
+                    try:
+                        entry = _decided(ledger, entry, verb, by=by, why=why)
+                    except ConfigError as error:
+                        refused += error.mistakes
+                        continue
                     ledger.stage_entry(entry)
                 done.append(entry)
         finally:
             for ledger in ledgers.values():
                 ledger.save_staged()
+    if refused and not done:
+        raise ConfigError(refused)
     for source in ledgers:
         _bring_on(warehouse, source, decided=done)
-    return done
+    return Decided(done, [mistake.text for mistake in refused])
+
+
+def _decided(ledger: Ledger, entry: Entry, verb: str, *, by: str, why: str | None) -> Entry:
+    """The entry after the decision; raises ConfigError where another comes first."""
+    if verb == "reject":
+        return counted(ledger, entry).with_status("rejected", by=by, why=why)
+    return _approved(ledger, entry, by=by, why=why)
 
 
 def _bring_on(warehouse: Warehouse, source: str, *, decided: Sequence[Entry]) -> None:

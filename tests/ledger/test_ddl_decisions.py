@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'}]\n"
 T0 = 1_700_000_000_000
-TABLE = ("early", "halfway", "filled", "shared", "soon", "plain")
+TABLE = ("early", "halfway", "filled", "shared", "soon", "plain", "beside")
 ADD = "ALTER TABLE {} ADD COLUMN c int DEFAULT 7"
 SWAPPED = {"aside": 1, "through": 3}
 SWAP = "ALTER TABLE {} RENAME COLUMN a TO b, RENAME COLUMN b TO a"
@@ -226,7 +226,7 @@ def test_two_approvals_at_once(project: Project, spark: SparkSession) -> None:
     done: list[tuple[str, str | None]] = []
 
     def approve(name: str) -> None:
-        (found,) = decisions.decide(warehouse, "approve", ids=[id_], by=name, why=None)
+        (found,) = decisions.decide(warehouse, "approve", ids=[id_], by=name, why=None).entries
         done.append((found.status, found.decided_by))
 
     both = [threading.Thread(target=approve, args=(name,)) for name in ("ada", "bob")]
@@ -301,3 +301,17 @@ def test_mistakes_touch_nothing(project: Project) -> None:
         assert (answer.code, answer.out) == (2, "")
         assert said in answer.err
     assert project.ingest("ddl", "list", "--json").records == before
+
+
+def test_what_must_wait_keeps_nothing_beside_it(project: Project) -> None:
+    """Both of them are named: what was done, and what was not."""
+    before = project.ingest("ddl", "list", "--json").records
+    drop, rename = (e["id"] for e in before if e["table"] == "freed")
+    known = entry(project, "beside")["id"]
+    answer = project.ingest("ddl", "approve", known, rename, "--json")
+    said = f"{rename} takes a column's name that {drop} frees: approve that one first"
+    assert (answer.code, answer.err.strip()) == (1, said)
+    assert [(record["id"], record["status"]) for record in answer.records] == [(known, "applied")]
+    waiting = project.ingest("ddl", "list", "--json").records
+    assert [e["status"] for e in waiting if e["table"] == "freed"] == ["pending", "pending"]
+    assert project.ingest("ddl", "approve", rename, drop).code == 0

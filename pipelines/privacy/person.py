@@ -15,7 +15,7 @@ whose before image is another row's is that row's, and is not followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -53,6 +53,15 @@ class Span(NamedTuple):
     key: Key
     first: Pos | None
     last: Pos | None
+
+
+class Move(NamedTuple):
+    """A change of the key: from there on the row has `now`, up to there it had `was`."""
+
+    pos: Pos
+    now: Key
+    was: Key
+    change: Mapping[str, Any]
 
 
 MessagePlace = tuple[int, str, int, int]
@@ -149,23 +158,49 @@ def _spans(frames: Frames, batch: TableBatch, asked: Key) -> list[Span]:
     """The spans of the person's keys in one source table."""
     projection = _clear(batch.projection)
     changes = events(projection, batch.history(batch.projection.may_change_key))
-    spans: dict[tuple[Key, Pos | None, Pos | None], Span] = {}
-    spans[asked, None, None] = Span(projection.label, asked, None, None)
-    begun: dict[Key, Mapping[str, Any]] = {}
+    return followed(Span(projection.label, asked, None, None), partial(_moves, frames, changes))
+
+
+def _moves(frames: Frames, changes: str, keys: Sequence[Key]) -> Iterator[Move]:
+    """The changes of the key, of some events, from or to these keys."""
+    moved = frames.sql(person.changes_of_keys(changes, frames.key_view(keys)))
+    for change in records(moved):
+        now, was = tuple(change["key"]), tuple(change["key_before"])
+        yield Move(tuple(change["pos"]), now, was, change)
+
+
+def followed(asked: Span, moves_of: Callable[[Sequence[Key]], Iterable[Move]]) -> list[Span]:
+    """The spans that changes of key lead to from the one asked for, both ways.
+
+    All the changes of the keys met are gone through again as long as they lead to further spans: a
+    key that the person had twice is met at one of its spans, and the other may be found later.
+    """
+    spans: dict[Key, dict[Span, None]] = {asked.key: {asked: None}}
+    known: dict[tuple[Pos, Key, Key], Move] = {}
     looked: set[Key] = set()
-    while new := {span.key for span in spans.values()} - looked:
+    while new := spans.keys() - looked:
         looked |= new
-        keys = frames.key_view(sorted(new))
-        moved = frames.sql(person.changes_of_keys(changes, keys))
-        for change in records(moved):
-            now, was = tuple(change["key"]), tuple(change["key_before"])
-            pos = tuple(change["pos"])
-            if _within(spans.values(), now, pos):
-                spans.setdefault((was, None, pos), Span(projection.label, was, None, pos))
-            if _within(spans.values(), was, pos) and not _passed_on(begun.get(was), change):
-                spans.setdefault((now, pos, None), Span(projection.label, now, pos, None))
-                begun[now] = change
-    return list(spans.values())
+        known.update({move[:3]: move for move in moves_of(sorted(new))})
+        moves, before = [known[place] for place in sorted(known)], -1
+        while before < (before := sum(map(len, spans.values()))):
+            _follow(asked.label, moves, spans)
+    return [span for of_key in spans.values() for span in of_key]
+
+
+def _follow(label: str, moves: Sequence[Move], spans: dict[Key, dict[Span, None]]) -> None:
+    """Enter the spans that the changes, in order, lead to: back from the last, on from the first.
+
+    What a change itself begins says nothing of who had the row's last key before the row did."""
+    for move in reversed(moves):
+        held = spans.get(move.now, {}).keys() - {Span(label, move.now, move.pos, None)}
+        if _within(held, move.now, move.pos):
+            spans.setdefault(move.was, {})[Span(label, move.was, None, move.pos)] = None
+    begun: dict[Key, Mapping[str, Any]] = {}
+    for move in moves:
+        if _within(spans.get(move.was, ()), move.was, move.pos):
+            if not _passed_on(begun.get(move.was), move.change):
+                spans.setdefault(move.now, {})[Span(label, move.now, move.pos, None)] = None
+                begun[move.now] = move.change
 
 
 def _within(spans: Iterable[Span], key: Key, pos: Pos) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.config.masks import MaskSecret
+from ingest.fold.fold import Key
 from pipelines.privacy import absence, person
-from pipelines.privacy.person import Row, Span
+from pipelines.privacy.person import Move, Row, Span
 from pipelines.privacy.record import key_hash
 from pipelines.privacy.texts import texts_pattern
 
@@ -86,6 +88,48 @@ def test_spans_hold_their_ends() -> None:
     assert [place for place, inside in found.items() if inside] == [
         *(("1", 4), ("1", 5), ("1", 6), ("2", 5), ("2", 6), ("3", 4), ("3", 5)),
     ]
+
+
+def _move(pos: int, was: str, now: str, *, tx: str | None = None, name: str = "Ada") -> Move:
+    change = {"tx": tx or str(pos), "image": {"name": name}, "before": {"name": name}}
+    return Move((0, pos), (now,), (was,), change)
+
+
+CHAIN = [_move(2, "100", "2"), _move(3, "2", "3"), _move(4, "3", "1"), _move(5, "1", "2")]
+"""A row that has the key 2 twice."""
+
+
+def _had(asked: str, moves: Sequence[Move]) -> dict[str, set[int]]:
+    """The positions from 0 to 9 at which the person has each key, silver asked for keys."""
+
+    def moves_of(keys: Sequence[Key]) -> list[Move]:
+        return [move for move in moves if move.now in keys or move.was in keys]
+
+    spans = person.followed(Span("t", (asked,), None, None), moves_of)
+    places = {
+        key: {pos for pos in range(10) if person._within(spans, (key,), (0, pos))}
+        for key in {span.key[0] for span in spans}
+    }
+    return {key: held for key, held in places.items() if held}
+
+
+@pytest.mark.parametrize("asked", ["1", "2", "3", "100"])
+def test_a_key_that_the_person_had_twice_is_followed_at_both_times(asked: str) -> None:
+    had = _had(asked, CHAIN)
+    assert had.keys() == {"1", "2", "3", "100"}
+    assert had["100"] >= {0, 1, 2} and had["2"] >= {2, 3, 5, 6, 7, 8, 9}
+    assert had["3"] >= {3, 4} and had["1"] >= {4, 5}
+
+
+def test_who_had_a_key_before_the_person_is_not_followed() -> None:
+    moves = [_move(1, "9", "3", name="Bob"), _move(3, "2", "3"), _move(4, "3", "4")]
+    assert _had("2", moves) == {"2": set(range(10)), "3": set(range(3, 10)), "4": set(range(4, 10))}
+
+
+def test_a_long_chain_that_turns_back_is_followed_to_its_ends() -> None:
+    moves = [_move(pos, str(pos - 1), str(pos)) for pos in range(1, 40)]
+    moves += [_move(40, "39", "20"), _move(41, "20", "50")]
+    assert _had("50", moves).keys() >= {str(key) for key in range(10)} - {"10"}
 
 
 def test_a_key_that_is_passed_on_in_a_transaction_is_anothers() -> None:

@@ -1,10 +1,13 @@
 """Nothing of a person is left: the files of before removed, and those there are looked through.
 
 1. Delta removes every file that no current version has (VACUUM with a retention of nothing), so
-   that nobody can read an earlier version. The log of gold's tables has the least and the greatest
-   value of each file's columns: a checkpoint is written, and the log before it removed.
+   that nobody can read an earlier version; of silver last. The log of gold's tables has the least
+   and the greatest value of each file's columns: a checkpoint is written, and the log before it
+   removed.
 2. Every file of the tables' folders is read, data and logs: no cell may have a text that the person
    alone had, bronze none of its messages, and no file may be of an earlier version.
+3. Once nothing is found, silver's earlier versions go, too. Until then they tell another call what
+   to look for; where they are gone without that, nothing is called proved.
 
 In a catalog the files are the platform's: there the tables are asked, and the log keeps its least
 and greatest values for as long as the table's log retention says.
@@ -32,7 +35,7 @@ from pipelines.platform.scratch import drop_older
 from pipelines.platform.session import having
 from pipelines.platform.warehouse import CHECKPOINTS, Warehouse
 from pipelines.privacy import record
-from pipelines.privacy.person import Person, messages_table
+from pipelines.privacy.person import messages_table
 from pipelines.privacy.record import Erasure
 from pipelines.privacy.texts import Texts, holding_cells, texts_pattern
 from pipelines.terminal.console import counted
@@ -46,9 +49,9 @@ _AT_WORK = timedelta(hours=1)
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
 
 
-def prove(history: Reconstruction, person: Person, erasure: Erasure) -> Erasure:
-    """Remove the files of before and look through those that are left; raises TableError where
-    something of the person is found."""
+def prove(history: Reconstruction, texts: list[str] | None, erasure: Erasure) -> Erasure:
+    """Remove the files of before and look through those that are left for the person's texts;
+    raises TableError where something of the person is found, and where nobody knows its texts."""
     warehouse = history.warehouse
     tables = [
         ("bronze", "messages"),
@@ -58,25 +61,37 @@ def prove(history: Reconstruction, person: Person, erasure: Erasure) -> Erasure:
     ]
     tables = [table for table in tables if warehouse.exists(*table)]
     for layer, table in tables:
-        _vacuum(warehouse, layer, table)
+        if layer != "silver":
+            _vacuum(warehouse, layer, table)
         if warehouse.local and layer == "gold":
             _forget_log(warehouse, layer, table)
     left = _messages_left(history, erasure)
     left += [f"rows set down in silver.{name}" for name in drop_older(warehouse, _AT_WORK)]
     said = [f"{counted(len(erasure.went), 'messages')} in none of bronze"]
     if warehouse.local:
-        files, cells, remains = _looked_through(warehouse, tables, person.texts)
+        files, cells, remains = _looked_through(warehouse, tables, texts or [])
         left += remains
-        own = counted(len(person.texts), "texts")
+        own = counted(len(texts or []), "texts")
         said.append(f"{counted(files, 'files')}, {counted(cells, 'rows')} and {own} of its own")
     else:
         said.append("the files are the platform's and were not read")
+    if not left:
+        # Last: until nothing is found, silver's earlier versions say what to look for.
+        _vacuum(warehouse, "silver", "cdc")
+        left = _earlier_files(warehouse, "silver", "cdc") if warehouse.local else []
     if left:
         more = f"; and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
         raise TableError(
             f"expected nothing of the person to be left, got: {'; '.join(left[:_MOST])}{more}; "
             "what is in messages of others was written there by them: correct it at the source, or "
             "erase those too; what was set down goes with the command that does it, or in an hour"
+        )
+    if texts is None:
+        raise TableError(
+            "expected an earlier version of silver, which has the texts to look for, got none: "
+            "VACUUM has removed it since the rows went. They, their messages and all earlier "
+            "versions are gone, but whether other rows hold a text of the person is not proved; "
+            "search for what you know of it, and next time give --vacuum within a week of --yes"
         )
     proof = f"looked through after VACUUM: {', '.join(said)}: nothing found"
     proved = replace(erasure, status="proved", proof=proof, proved_at=datetime.now(UTC))
@@ -130,22 +145,36 @@ def _looked_through(
     remains: list[str] = []
     for layer, table in tables:
         folder = warehouse.folder(layer, table)
-        current = {
-            Path(unquote(urlparse(file).path)).name
-            for file in warehouse.read(layer, table).inputFiles()
-        }
+        earlier = _earlier(warehouse, layer, table)
+        if layer != "silver":
+            remains += _earlier_files(warehouse, layer, table)
         for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+            if file in earlier:
+                continue
             files += 1
-            in_log = "_delta_log" in file.parts
             if file.suffix == ".parquet":
-                if not in_log and file.name not in current:
-                    remains.append(f"{file.name} in {layer}.{table}, a file of an earlier version")
                 number, where = _read(file, pattern)
                 cells += number
                 remains += [f"a text of its own in {layer}.{table}, {place}" for place in where]
             elif pattern is not None and pattern.in_text(file.read_bytes()):
                 remains.append(f"a text of its own in {layer}.{table}, {file.name}")
     return files, cells, remains
+
+
+def _earlier(warehouse: Warehouse, layer: str, table: str) -> set[Path]:
+    """The files of a table that have rows, and that no current version has."""
+    current = {
+        Path(unquote(urlparse(file).path)).name
+        for file in warehouse.read(layer, table).inputFiles()
+    }
+    found = warehouse.folder(layer, table).rglob("*.parquet")
+    return {file for file in found if "_delta_log" not in file.parts and file.name not in current}
+
+
+def _earlier_files(warehouse: Warehouse, layer: str, table: str) -> list[str]:
+    """These, as sentences name them."""
+    files = sorted(file.name for file in _earlier(warehouse, layer, table))
+    return [f"{name} in {layer}.{table}, a file of an earlier version" for name in files]
 
 
 def _read(file: Path, texts: Texts | None) -> tuple[int, list[str]]:

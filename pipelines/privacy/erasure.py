@@ -6,6 +6,8 @@
 3. Take the rows out of the target, out of its rejects, out of bronze, and out of silver last: a
    process that is killed on the way finds the same rows in silver when it is called again.
 4. With `vacuum`, let Delta remove the files of before, and look through what is left (`absence`).
+   What to look for is kept nowhere: of rows that an earlier call took, the version of silver from
+   before has the texts, so long as no VACUUM has removed it.
 
 A message that the person is in goes from bronze whole, since it cannot be kept as it was received.
 Other rows that came in it stay in silver. Whatever decodes bronze again keeps the rows of messages
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,9 +28,12 @@ from typing import NamedTuple
 from pyspark.sql import functions as F
 
 from ingest.errors import TableError
+from ingest.fold.fold import Key
 from ingest.sql.privacy import erasure as texts
+from ingest.sql.tables.upkeep import history as history_of
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction
+from pipelines.platform.failures import cause
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.warehouse import Warehouse
@@ -39,12 +45,15 @@ from pipelines.privacy.person import (
     messages_table,
     rows_table,
     spans_table,
+    texts_before,
 )
 from pipelines.privacy.record import Erasure
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import progress_of
 
 ERASED = ("kind", "what", "rows")
+_GONE = re.compile("FileNotFound|FILE_NOT_EXIST|FILE_NOT_FOUND|VERSION_NOT_FOUND|VersionNotFound")
+"""What Spark and Delta say of a version that VACUUM, or the retention of the log, has removed."""
 MARKER = "_erasures"
 """The topic of the rows of silver that say that an erasure took place."""
 
@@ -93,10 +102,11 @@ def erase(
         begun = erasure.status != "begun" or bool(erasure.went)
         if not confirmed or not (person.rows or begun):
             return counted
+        sought = _sought(history, asked, person, erasure=erasure) if vacuum else None
         if person.rows:
             erasure = _removed(history, person, found=counted, erasure=erasure)
         if vacuum:
-            erasure = absence.prove(history, person, erasure)
+            erasure = absence.prove(history, sought, erasure)
     return counted._replace(erasure=erasure)
 
 
@@ -124,6 +134,36 @@ def _check_decoded(warehouse: Warehouse, source: str) -> None:
             f"expected silver to have decoded all messages of {source}, got {waiting:,} that wait; "
             f"run `ingest silver --source {source}` first"
         )
+
+
+def _sought(
+    history: Reconstruction, asked: Mapping[str, Key], person: Person, *, erasure: Erasure
+) -> list[str] | None:
+    """The texts to look for: those of rows that are there, and of those that an earlier call took,
+    which only earlier versions of silver have; None where these are gone."""
+    gone = erasure.status != "begun" or not person.rows
+    versions = _marked(history.warehouse, erasure)
+    if gone and not (versions and history.batches):
+        return None
+    try:
+        before = texts_before(history, asked, versions, mine=person.rows)
+    except Exception as error:
+        if not _GONE.search(f"{error} {cause(error)}"):
+            raise
+        return None
+    return sorted({*person.texts, *before})
+
+
+def _marked(warehouse: Warehouse, erasure: Erasure) -> list[int]:
+    """The versions of silver at which rows of the erasure were about to go."""
+    log = warehouse.session.sql(history_of(warehouse.name("silver", "cdc")))
+    own = log.where(F.col("userMetadata").startswith(f"{_writer(erasure)}/"))
+    return sorted(version for (version,) in rows(own.select("version")))
+
+
+def _writer(erasure: Erasure) -> str:
+    """Who appends the marker of an erasure, by the name in the table's log."""
+    return f"silver/erase/{erasure.id}"
 
 
 def _counted(history: Reconstruction, person: Person) -> Erased:
@@ -222,7 +262,7 @@ def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
             for field in silver.schema.fields
         )
     )
-    once = ("silver/erase", warehouse.next_version("silver", "cdc"))
+    once = (_writer(erasure), warehouse.next_version("silver", "cdc"))
     warehouse.append(row, "silver", "cdc", once=once, note=number)
 
 

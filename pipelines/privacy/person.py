@@ -34,6 +34,7 @@ from ingest.sql.projection import Projection, events
 from ingest.sql.query import one_row
 from ingest.sql.quoting import sql_text
 from ingest.sql.silver import ROW_CHANGES, silver_changes
+from ingest.sql.tables.upkeep import version_of
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import Reconstruction
@@ -127,10 +128,46 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
 def find(history: Reconstruction, asked: Mapping[str, Key]) -> Person:
     """What silver has of the person with this key; raises TableError where that is too much."""
     frames = history.frames
+    spans, by_place, texts = _sent(frames, history.batches, asked)
+    for batch in history.batches:
+        for row in _beside(frames, batch, by_place.values()):
+            by_place.setdefault(row[:5], row)
+    own = _its_own(frames, history.batches, by_place.values(), texts=texts)
+    beside = _messages_beside(history, by_place.values(), own) if by_place else []
+    for row in _rejects_of(frames, history.batches, beside):
+        by_place.setdefault(row[:5], row)
+    return Person(spans, sorted(by_place.values()), own, beside)
+
+
+def texts_before(
+    history: Reconstruction,
+    asked: Mapping[str, Key],
+    versions: Iterable[int],
+    *,
+    mine: Iterable[Row],
+) -> set[str]:
+    """The texts that the person alone had at some versions of silver, and that no other row has
+    now than its own, `mine`."""
+    frames = history.frames
+    found: set[str] = set()
+    for version in versions:
+        then = [
+            replace(batch, silver=version_of(batch.silver, version)) for batch in history.batches
+        ]
+        _, by_place, texts = _sent(frames, then, asked)
+        found.update(_its_own(frames, then, by_place.values(), texts=texts))
+    return set(_its_own(frames, history.batches, mine, texts=found))
+
+
+_Sent = tuple[list[Span], dict[tuple[Any, ...], Row], set[str]]
+
+
+def _sent(frames: Frames, batches: Iterable[TableBatch], asked: Mapping[str, Key]) -> _Sent:
+    """What was sent of the person: its spans, its rows by their places, the texts they have."""
     spans: list[Span] = []
     by_place: dict[tuple[Any, ...], Row] = {}
     texts: set[str] = set()
-    for batch in (replace(batch, only="true") for batch in history.batches):
+    for batch in (replace(batch, only="true") for batch in batches):
         mine = _spans(frames, batch, asked[batch.projection.label])
         spans += mine
         for row, images in _rows(frames, batch, mine):
@@ -138,12 +175,7 @@ def find(history: Reconstruction, asked: Mapping[str, Key]) -> Person:
             texts |= images
     if len(by_place) > MOST:
         raise TableError(f"expected at most {MOST:,} changes of one key, got more")
-    for batch in history.batches:
-        for row in _beside(frames, batch, by_place.values()):
-            by_place.setdefault(row[:5], row)
-    own = _its_own(history, by_place.values(), texts)
-    beside = _messages_beside(history, by_place.values(), own) if by_place else []
-    return Person(spans, sorted(by_place.values()), own, beside)
+    return spans, by_place, texts
 
 
 def _clear(projection: Projection) -> Projection:
@@ -261,6 +293,18 @@ def _beside(frames: Frames, batch: TableBatch, mine: Iterable[Row]) -> list[Row]
     return found + [Row._make([*place, True]) for place in rows(frames.sql(shards))]
 
 
+def _rejects_of(
+    frames: Frames, batches: Sequence[TableBatch], messages: Sequence[MessagePlace]
+) -> list[Row]:
+    """The rejects of some messages, which lose their bytes."""
+    if not batches or not messages:
+        return []
+    silver, source = batches[0].silver, batches[0].table.source
+    held = frames.view(messages_table(messages))
+    rejects = person.rejects_of_messages(silver, held, source=source)
+    return [Row._make([*place, False]) for place in rows(frames.sql(rejects))]
+
+
 def _messages_beside(
     history: Reconstruction, mine: Iterable[Row], texts: Sequence[str]
 ) -> list[MessagePlace]:
@@ -312,12 +356,14 @@ def rows_table(found: Sequence[Row]) -> pa.Table:
     )
 
 
-def _its_own(history: Reconstruction, mine: Iterable[Row], texts: Iterable[str]) -> list[str]:
+def _its_own(
+    frames: Frames, batches: Sequence[TableBatch], mine: Iterable[Row], *, texts: Iterable[str]
+) -> list[str]:
     """Of the texts those long enough to be looked for that no other row of silver has."""
     candidates = sorted({text for text in texts if len(text) >= _SHORTEST})
-    if not candidates or not history.batches:
+    if not candidates or not batches:
         return []
-    frames, batch = history.frames, history.batches[0]
+    batch = batches[0]
     asked = frames.view(pa.table({"text": pa.array(candidates, pa.string())}))
     held = frames.view(rows_table(list(mine)))
     others = person.texts_of_others(batch.silver, held, asked=asked, source=batch.table.source)

@@ -193,6 +193,36 @@ def test_an_erasure_that_was_cut_short_is_finished(
     right(project, others)
 
 
+@pytest.mark.slow
+def test_a_proof_looks_for_the_texts_of_rows_that_are_gone(
+    project: Project, spark: SparkSession
+) -> None:
+    project.write("conf/tables/shop.yml", TABLES % "")
+    broken = json.dumps(several("INSERT", [ADA], 2))[:-1]
+    project.land("0.jsonl", [several("INSERT", [ADA, BOB], 1), broken])
+    assert project.ingest("run").code == 0
+    asking = ("erase", "person", "--yes", "--key")
+    assert project.ingest(*asking, "id=1").code == 0
+    # What could not be decoded and has a text of hers loses its bytes as well.
+    [reject] = rows(project, "SELECT value, error FROM silver.cdc WHERE kind = 'reject'")
+    assert reject["value"] is None and "held a person who was erased" in reject["error"]
+    project.land("1.jsonl", [several("INSERT", [{**EVE, "name": f"of {ADA['mail']}"}], 3)])
+    assert project.ingest("run").code == 0
+    for _ in range(2):
+        answer = project.ingest(*asking, "id=1", "--vacuum")
+        assert answer.code == 1 and "a text of its own in silver.cdc" in answer.err, answer.err
+        assert "1.jsonl" in answer.err
+    assert project.ingest(*asking, "id=3").code == 0
+    answer = project.ingest(*asking, "id=1", "--vacuum")
+    assert answer.code == 0 and "2 texts of its own: nothing found" in answer.err, answer.err
+    assert ADA["mail"] not in held(project.folder / "warehouse")
+    # That has removed what says of Eve's rows what to look for.
+    answer = project.ingest(*asking, "id=3", "--vacuum")
+    assert answer.code == 1 and "is not proved" in answer.err, answer.err
+    found = rows(project, "SELECT status FROM gold._erasures ORDER BY at")
+    assert [row["status"] for row in found] == ["proved", "erased"]
+
+
 def test_what_is_no_key_or_not_decoded_is_refused(project: Project) -> None:
     played(project, "rows")
     for key, expected in {

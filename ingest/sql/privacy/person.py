@@ -46,7 +46,7 @@ def _texts(alias: str = "") -> str:
 
 
 def rejects_of_messages(silver: str, held: str, *, source: str) -> str:
-    """The rejects of silver for messages that the person's rows, a relation, came in."""
+    """The rejects of silver for messages of a relation: of a message's columns, or a delivery's."""
     return query(
         rejects=select(silver, f"source = {sql_text(source)} AND kind = 'reject'"),
         found=f"SELECT DISTINCT {listed('s')} FROM rejects s "

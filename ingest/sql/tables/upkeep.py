@@ -13,6 +13,11 @@ def history(table: str, *, most: int | None = None) -> str:
     return f"DESCRIBE HISTORY {table}" + ("" if most is None else f" LIMIT {most}")
 
 
+def version_of(table: str, version: int) -> str:
+    """The table as it was at a version, in the place of its name."""
+    return f"{table} VERSION AS OF {version}"
+
+
 def detail(table: str) -> str:
     """A row on the table: `numFiles`, `sizeInBytes` and others."""
     return f"DESCRIBE DETAIL {table}"

@@ -23,6 +23,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.files.record import FILE_HEADER
+from ingest.sql.headers import header_value
+from pipelines.platform.warehouse import Warehouse
+
 GATHERED = 100
 """How many batches, and again how many gatherings of one size, one file takes the place of."""
 _ATTEMPTS = 20
@@ -254,3 +261,14 @@ def _settle(folder: Path) -> None:
         return
     finally:
         os.close(handle)
+
+
+def files_in_bronze(warehouse: Warehouse, source: str) -> DataFrame:
+    """Its `ordinal` and `path`, a row a message; those of captured records, too."""
+    captured = F.expr(f"decode({header_value(FILE_HEADER)}, 'UTF-8')")
+    file = F.split(captured, " ", 2)
+    table = warehouse.read("bronze", "messages")
+    return table.where(F.col("source") == source).select(
+        F.coalesce(file[0].cast("int"), F.col("partition")).alias("ordinal"),
+        F.coalesce(file[1], F.col("topic")).alias("path"),
+    )

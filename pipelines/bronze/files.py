@@ -31,8 +31,15 @@ from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.files.framing import records
 from ingest.wire.contract import Message
 from pipelines.bronze.by_offset.columns import COLUMNS
-from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
-from pipelines.bronze.file_rows import files_in_bronze
+from pipelines.bronze.file_log import (
+    FileBatch,
+    FileLog,
+    Listed,
+    Numbered,
+    files_in_bronze,
+    known_by,
+    located,
+)
 from pipelines.bronze.listing import (
     escaped,
     held_whole,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
-from pipelines.bronze.file_rows import files_in_bronze
+from pipelines.bronze.file_log import files_in_bronze
 from pipelines.platform.checkpoints import kept, read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 

@@ -125,6 +125,7 @@ def test_what_was_published_is_set_aside_for_nobody(spark: SparkSession, tmp_pat
     assert lab.aside("t") == [] and lab.as_history("t")
 
 
+@pytest.mark.slow
 def test_a_key_that_was_freed_before_a_kill(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_key_that_was_freed_before_a_kill(
     assert lab.as_history("t")
 
 
+@pytest.mark.slow
 def test_an_append_target_grows_though_a_run_was_killed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +187,7 @@ def test_an_append_target_grows_though_a_run_was_killed(
     assert lab.values("t", "id", "x") == [(1, 1), (2, 3_000_000_000)]
 
 
+@pytest.mark.slow
 def test_what_waits_says_what_it_waits_for_now(spark: SparkSession, tmp_path: Path) -> None:
     """A partial image without a base, and a value that does not fit, under other columns."""
     batches = [
@@ -217,6 +220,7 @@ def test_what_waits_says_what_it_waits_for_now(spark: SparkSession, tmp_path: Pa
     assert lab.as_history("t")
 
 
+@pytest.mark.slow
 def test_what_had_no_key_waits_for_what_it_lacks_with_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -274,6 +278,7 @@ def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) ->
     assert lab.as_history("t")
 
 
+@pytest.mark.slow
 def test_what_is_dismissed_stays_aside_though_it_fits_at_last(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -301,6 +306,7 @@ def test_what_is_dismissed_stays_aside_though_it_fits_at_last(
         lab.remake("t")
 
 
+@pytest.mark.slow
 def test_a_key_belongs_at_each_moment_to_who_had_it_then(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -195,6 +195,7 @@ def oms(tenant: str, id_: int) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 def test_a_table_is_one_tenants_and_has_one_order(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,6 +272,7 @@ def test_deletes_stay_what_they_were_until_a_rebuild(
         assert project.ingest("reconcile", "shop_o").code == 0
 
 
+@pytest.mark.slow
 def test_a_truncate_in_a_later_file_empties_the_table(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

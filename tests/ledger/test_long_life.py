@@ -49,6 +49,7 @@ def started(folder: Path, capsys: pytest.CaptureFixture[str]) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_changes_in_the_first_run_of_a_warehouse(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

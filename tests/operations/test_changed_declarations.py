@@ -27,6 +27,7 @@ def event(pos: int, table: str = "bill", **row: Any) -> str:
     return json.dumps({"op": "c", "before": None, "after": row, "source": source})
 
 
+@pytest.mark.slow
 def test_types_declared_after_the_first_run(project: Project) -> None:
     project.write("conf/sources/bills.yml", SOURCE)
     project.write("conf/tables/bills.yml", TABLES)

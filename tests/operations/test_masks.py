@@ -262,6 +262,7 @@ def test_another_mask_or_secret_parks_until_rebuilt(
     }
 
 
+@pytest.mark.slow
 def test_a_column_that_comes_and_changes_its_name_is_masked(
     projects: tuple[Project, Project],
 ) -> None:

@@ -293,6 +293,7 @@ def test_a_partial_image_that_fits_at_last_waits_for_its_base(
     spark.catalog.clearCache()
 
 
+@pytest.mark.slow
 def test_a_target_of_images_is_made_anew_once(
     spark: SparkSession,
     tmp_path: Path,

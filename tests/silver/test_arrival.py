@@ -39,6 +39,7 @@ def _rose(table: str, type_: str, x: int, *, es: int, key: int = 1, **more: Any)
     return canal(table, type_, row, es=T0 + es, id_=1, types=types, **more)
 
 
+@pytest.mark.slow
 def test_any_log_keeps_the_order_of_its_offsets(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

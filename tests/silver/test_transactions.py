@@ -153,6 +153,7 @@ def test_gold_publishes_whole_transactions(
     assert [answer.code for answer in reconciled] == [0, 0]
 
 
+@pytest.mark.slow
 def test_decoded_again_beside_transactions_that_are_open(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ import zstandard
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.files.compression import CHUNK, LARGEST, Chunks, Cursor, Damage
+from ingest.files.compression import CHUNK, LARGEST, RATIO, Chunks, Cursor, Damage
 from ingest.files.record import SCHEMA_HEADER, Record, broken
 from ingest.wire.avro.reader import UNREADABLE, long
 from ingest.wire.avro.schema import parse_schema
@@ -27,6 +27,9 @@ from ingest.wire.avro.skipper import Skip, skipper
 
 BLOCK_LARGEST = 8 * LARGEST
 """A block that unpacks to more bytes is refused."""
+_MOST_BOMBS = 100
+"""After so many blocks that unpack to too much no other of the file is unpacked: bzip2 takes 30
+milliseconds to find that out, for 200 bytes."""
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 _NUMBERS = 20
@@ -47,6 +50,7 @@ def data(chunks: Chunks) -> Iterator[Record]:
     marker = cursor.take(_SYNC)
     codec = fields.get("avro.codec", b"null").decode("ascii", "replace")
     headers = ((SCHEMA_HEADER, schema),)
+    spare, bombs = chunks.spare, 0
     while cursor.peek(1):
         try:
             count, block = _block(cursor, marker)
@@ -56,15 +60,23 @@ def data(chunks: Chunks) -> Iterator[Record]:
                 yield broken(piece[0], chunks.damage or str(error))
                 found = piece[1]
             continue
+        most = min(BLOCK_LARGEST, max(RATIO * len(block), spare))
+        used = most
         try:
-            plain = _unpack(codec, block)
+            if bombs == _MOST_BOMBS:
+                raise _TooLarge
+            plain = _unpack(codec, block, most)
+            used = len(plain)
         except _TooLarge:
-            text = f"expected a block that unpacks to at most {BLOCK_LARGEST} bytes, got more"
-            yield broken(block, Damage(text, Code.TOO_LARGE))
+            bombs = min(bombs + 1, _MOST_BOMBS)
+            yield broken(block, _bomb(most))
             continue
         except Exception as error:
             yield broken(block, f"block of codec {codec}: {type(error).__name__}: {error}")
             continue
+        finally:
+            # What takes more than the block's own share takes it from those behind it.
+            spare -= max(0, used - RATIO * len(block))
         yield from _cut(plain, count, skip, headers=headers)
     if chunks.damage:
         yield broken(b"", chunks.damage)
@@ -162,39 +174,52 @@ def _block(cursor: Cursor, marker: bytes) -> tuple[int, bytes]:
 
 
 class _TooLarge(Exception):
-    """A block unpacks to more than BLOCK_LARGEST."""
+    """A block unpacks to more than it may."""
 
 
-def _unpack(codec: str, block: bytes) -> bytes:
+def _bomb(most: int) -> Damage:
+    text = (
+        f"expected a block that unpacks to at most {most} bytes, got more; those of a file that "
+        f"are packed more than {RATIO} times share limits.unpacked_bytes of the source: set it and "
+        f"bring the file again under another name; none may have more than {BLOCK_LARGEST}"
+    )
+    return Damage(text, Code.TOO_LARGE)
+
+
+def _unpack(codec: str, block: bytes, most: int) -> bytes:
     if codec not in _CODECS:
         raise ValueError(f"expected a codec of {', '.join(_CODECS)}")
-    plain = _CODECS[codec](block)
-    if len(plain) > BLOCK_LARGEST:
+    plain = _CODECS[codec](block, most)
+    if len(plain) > most:
         raise _TooLarge
     return plain
 
 
-def _deflate(block: bytes) -> bytes:
-    return _ended(zlib.decompressobj(wbits=-zlib.MAX_WBITS), block)
+def _plain(block: bytes, most: int) -> bytes:
+    return block
 
 
-def _bzip2(block: bytes) -> bytes:
-    return _ended(bz2.BZ2Decompressor(), block)
+def _deflate(block: bytes, most: int) -> bytes:
+    return _ended(zlib.decompressobj(wbits=-zlib.MAX_WBITS), block, most)
 
 
-def _xz(block: bytes) -> bytes:
-    return _ended(lzma.LZMADecompressor(), block)
+def _bzip2(block: bytes, most: int) -> bytes:
+    return _ended(bz2.BZ2Decompressor(), block, most)
 
 
-def _ended(member: Any, block: bytes) -> bytes:
+def _xz(block: bytes, most: int) -> bytes:
+    return _ended(lzma.LZMADecompressor(), block, most)
+
+
+def _ended(member: Any, block: bytes, most: int) -> bytes:
     """What a member of an archive holds, one byte more than is allowed at most."""
-    plain: bytes = member.decompress(block, BLOCK_LARGEST + 1)
-    if not member.eof and len(plain) <= BLOCK_LARGEST:
+    plain: bytes = member.decompress(block, most + 1)
+    if not member.eof and len(plain) <= most:
         raise EOFError("the block ends in the middle")
     return plain
 
 
-def _snappy(block: bytes) -> bytes:
+def _snappy(block: bytes, most: int) -> bytes:
     import pyarrow as pa
 
     size = shift = 0
@@ -203,7 +228,7 @@ def _snappy(block: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             break
-    if size > BLOCK_LARGEST:
+    if size > most:
         raise _TooLarge
     plain: bytes = pa.decompress(block[:-4], decompressed_size=size, codec="snappy", asbytes=True)
     if zlib.crc32(plain) != int.from_bytes(block[-4:], "big"):
@@ -211,18 +236,18 @@ def _snappy(block: bytes) -> bytes:
     return plain
 
 
-def _zstandard(block: bytes) -> bytes:
+def _zstandard(block: bytes, most: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     with zstandard.ZstdDecompressor().stream_reader(block) as stream:
-        while size <= BLOCK_LARGEST and (piece := stream.read(CHUNK)):
+        while size <= most and (piece := stream.read(CHUNK)):
             pieces.append(piece)
             size += len(piece)
     return b"".join(pieces)
 
 
-_CODECS: dict[str, Callable[[bytes], bytes]] = {
-    "null": bytes,
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": _plain,
     "deflate": _deflate,
     "snappy": _snappy,
     "zstandard": _zstandard,

@@ -65,7 +65,7 @@ _PACKINGS = {
 }
 _LEAST_STEP = 64
 _GIGABYTE = 2**30
-_RATIO = 1_000
+RATIO = 1_000
 """Text packs a hundredfold at most; what unpacks to more than this was made to fill a disk."""
 
 
@@ -146,8 +146,13 @@ class Chunks:
         if member is not None:
             self.damage = Damage(f"the archive ends in the middle, at byte {at}")
 
+    @property
+    def spare(self) -> int:
+        """Bytes to which all blocks of a container in it may unpack beyond RATIO of theirs."""
+        return _GIGABYTE if self._most is None else self._most
+
     def _allowed(self, packed: int) -> int:
-        return max(_GIGABYTE, _RATIO * packed) if self._most is None else self._most
+        return max(_GIGABYTE, RATIO * packed) if self._most is None else self._most
 
 
 def _bomb(most: int, packed: int) -> Damage:

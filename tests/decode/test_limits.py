@@ -21,6 +21,7 @@ from ingest.files import avro_container, compression
 from ingest.files.framing import records
 from ingest.files.record import Record, framing_error
 from ingest.formats import FORMATS
+from ingest.formats.oceanbase import encodings
 from ingest.limits import Limits
 from ingest.wire.contract import Message
 from tests.support.encoders import WIRES, Change
@@ -164,10 +165,7 @@ def test_a_block_of_a_container_that_unpacks_to_too_much(
         "zstandard": zstandard.compress,
     }[codec]
     block = pack(_string(b"x" * 100_000))
-    head = b"".join(_string(text) for text in (b"avro.codec", codec.encode()))
-    head += b"".join(_string(text) for text in (b"avro.schema", b'"string"'))
-    marker = b"m" * 16
-    content = b"Obj\x01\x04" + head + b"\x00" + marker + b"\x02" + _string(block) + marker
+    content = _container(codec, [block])
 
     def found() -> list[Record]:
         return list(records(io.BytesIO(content), "avro_container"))
@@ -178,6 +176,60 @@ def test_a_block_of_a_container_that_unpacks_to_too_much(
     damage = framing_error(record.headers)
     assert damage is not None and damage.code == "too_large"
     assert record.value == block
+
+
+def _container(codec: str, blocks: list[bytes]) -> bytes:
+    """One of strings, one in each block."""
+    head = b"".join(_string(text) for text in (b"avro.codec", codec.encode()))
+    head += b"".join(_string(text) for text in (b"avro.schema", b'"string"'))
+    marker = b"m" * 16
+    packed = b"".join(b"\x02" + _string(block) + marker for block in blocks)
+    return b"Obj\x01\x04" + head + b"\x00" + marker + packed
+
+
+@pytest.mark.parametrize("most", [None, 2_500_000])
+def test_many_blocks_of_a_container_that_unpack_to_too_much(
+    most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte in each fifty bytes, time after time; what is no bomb is read all the same."""
+    monkeypatch.setattr(compression, "_GIGABYTE", 2_500_000)
+    bomb, honest = bz2.compress(_string(bytes(1_000_000))), bz2.compress(_string(b"rye"))
+    content = _container("bzip2", [honest, *[bomb] * 50, honest])
+    found = list(records(io.BytesIO(content), "avro_container", most=most))
+    damages = [framing_error(record.headers) for record in found]
+    assert [damage and damage.code for damage in damages] == [
+        *[None] * 3,
+        *["too_large"] * 48,
+        None,
+    ]
+    assert [record.value for record in found[3:-1]] == [bomb] * 48
+    assert found[0].value == found[-1].value == _string(b"rye")
+    assert damages[3] and "limits.unpacked_bytes" in damages[3].text
+
+
+def test_a_container_of_bombs_is_not_unpacked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked: list[int] = []
+
+    def unpack(block: bytes, most: int) -> bytes:
+        unpacked.append(most)
+        return bytes(most + 1)
+
+    monkeypatch.setitem(avro_container._CODECS, "bzip2", unpack)
+    content = _container("bzip2", [b"x"] * 1000)
+    found = list(records(io.BytesIO(content), "avro_container", most=5_000))
+    damages = [framing_error(record.headers) for record in found]
+    assert [damage and damage.code for damage in damages] == ["too_large"] * 1000
+    assert unpacked == [5_000, *[1_000] * 99]
+
+
+def test_a_container_that_is_one_message_may_unpack_to_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(encodings, "LARGEST", 500_000)
+    content = _container("bzip2", [bz2.compress(_string(bytes(1_000_000)))])
+    [row] = reader_of("ob_avro").rows(Message(content))
+    assert (row[AT["kind"]], row[AT["error_code"]]) == ("reject", "bad_avro")
+    assert "expected a block that unpacks to at most 500000 bytes" in str(row[AT["error"]])
 
 
 def _string(text: bytes) -> bytes:

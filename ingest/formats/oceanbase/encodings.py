@@ -16,7 +16,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.files.avro_container import data
-from ingest.files.compression import Chunks
+from ingest.files.compression import LARGEST, Chunks
 from ingest.files.record import SCHEMA_HEADER, framing_error
 from ingest.formats.oceanbase.chunks import BUNDLE, joined, runs, unbundled
 from ingest.formats.oceanbase.objects import record_of
@@ -103,7 +103,7 @@ def _written(schema: bytes, value: bytes) -> Record:
 
 def _contained(value: bytes) -> Iterator[Record]:
     found = False
-    for datum in data(Chunks(io.BytesIO(value), "")):
+    for datum in data(Chunks(io.BytesIO(value), most=LARGEST)):
         broken = framing_error(datum.headers)
         if broken is not None:
             raise DecodeError(Code.BAD_AVRO, broken.text)

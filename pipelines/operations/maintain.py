@@ -3,7 +3,8 @@
 Whatever has not been applied stays untouched: bronze of a source that silver lags behind, changes
 that gold has not merged. Compaction changes no rows, so that streams over a table read nothing
 again; files that no version needs go after Delta's own retention, a week unless the table says
-otherwise, so that readers may finish.
+otherwise, so that readers may finish. Of bronze none goes while silver lags behind some source that
+bronze has, be it another project's: silver reads what was appended from the files of that time.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def maintain(warehouse: Warehouse, *, advance: Callable[[str, bool], None]) -> l
     done: list[Maintained] = []
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         behind = undecoded(warehouse)
-        # Another project's sources may share the tables, and have a retention of their own.
-        lag = {source: behind.get(source, 0) for source in warehouse.config.sources}
+        # Another project's sources may share the tables, and have a retention of their own: they
+        # are left as they are, and while they lag, so are the files that silver has to read.
+        lag = {**{source: 0 for source in warehouse.config.sources}, **behind}
         for result in _each(warehouse, lag):
             done.append(result)
             advance(result.table, True)
@@ -97,10 +99,11 @@ def _bronze(warehouse: Warehouse, lag: dict[str, int], *, now: float) -> Maintai
     with done.part():
         done.before = done.after = _files(warehouse, "bronze", "messages")
     days = warehouse.settings.retention.bronze
-    for source, behind in lag.items():
+    for source, behind in list(lag.items()):
         if behind:
             waiting = counted(behind, "messages", "wait")
             done.notes.append(f"{source}: {waiting} for silver, left as it is")
+        if behind or source not in warehouse.config.sources:
             continue
         failed = len(done.failed)
         with done.part(source):

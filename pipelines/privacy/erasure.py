@@ -91,7 +91,7 @@ def erase(
         lease(warehouse, f"bronze/{source}"),
         _history(warehouse, target) as history,
     ):
-        _check_decoded(warehouse, source)
+        _check_decoded(warehouse, source, vacuum=vacuum)
         asked = asked_key(history, key)
         person = find(history, asked)
         counted = _counted(history, person)
@@ -124,16 +124,29 @@ def _history(warehouse: Warehouse, target: KnownTarget) -> Reconstruction:
     return history
 
 
-def _check_decoded(warehouse: Warehouse, source: str) -> None:
-    """Raise TableError where a message may hold the person that silver does not know of."""
+def _check_decoded(warehouse: Warehouse, source: str, *, vacuum: bool) -> None:
+    """Raise TableError where a message may hold the person that silver does not know of, and where
+    `vacuum` would remove files of bronze from which another source's messages are still read."""
     bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
-    asked = texts.undecoded(bronze, silver, source=source)
-    [[waiting]] = rows(warehouse.session.sql(asked))
-    if waiting:
+    asked = texts.undecoded(bronze, silver, source=None if vacuum else source)
+    waiting: dict[str, int] = dict(rows(warehouse.session.sql(asked)))
+    if source in waiting:
         raise TableError(
-            f"expected silver to have decoded all messages of {source}, got {waiting:,} that wait; "
-            f"run `ingest silver --source {source}` first"
+            f"expected silver to have decoded all messages of {source}, got {waiting[source]:,} "
+            f"that wait; run `ingest silver --source {source}` first"
         )
+    if waiting:
+        raise TableError(_behind_vacuum(waiting))
+
+
+def _behind_vacuum(waiting: Mapping[str, int]) -> str:
+    """Why no earlier file of bronze may go, by how many messages of each source wait."""
+    named = ", ".join(f"{name} with {number:,} that wait" for name, number in waiting.items())
+    return (
+        "expected silver to have decoded all messages of bronze before its earlier files go, which "
+        f"silver may still have to read, got {named}; run `ingest silver` for them first, in their "
+        "own project, or leave out --vacuum until then"
+    )
 
 
 def _sought(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.operations import maintain
 from tests.support.project import Project, canal
 
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
@@ -58,6 +61,29 @@ def _numbers(project: Project) -> list[int]:
     """The numbers of the changes that silver has."""
     rows = _query(project, "SELECT DISTINCT id FROM silver.changes ORDER BY CAST(id AS int)")
     return [int(row["id"]) for row in rows]
+
+
+@pytest.mark.parametrize("behind", [{"shop": 0, "other": 2}, {"shop": 0, "other": 0}])
+def test_files_of_bronze_stay_while_any_source_lags(
+    monkeypatch: pytest.MonkeyPatch, behind: dict[str, int]
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(maintain, "_files", lambda *_: 1)
+    monkeypatch.setattr(maintain, "_compact", lambda *_, source: done.append(source))
+    monkeypatch.setattr(maintain, "_clean", lambda *_: done.append("cleaned"))
+    monkeypatch.setattr(maintain, "undecoded", lambda _: behind)
+    monkeypatch.setattr(maintain, "lease", lambda *_: nullcontext())
+    monkeypatch.setattr(maintain, "gold_tables", lambda _: ())
+    warehouse: Any = SimpleNamespace(
+        settings=SimpleNamespace(retention=SimpleNamespace(bronze=None)),
+        config=SimpleNamespace(sources={"shop": None}),
+        exists=lambda layer, _: layer == "bronze",
+    )
+    [result] = maintain.maintain(warehouse, advance=lambda *_: None)
+    lags = behind["other"] > 0
+    assert done == (["shop"] if lags else ["shop", "cleaned"])
+    told = ["other: 2 messages wait for silver, left as it is"] if lags else []
+    assert (result.notes, result.failed) == (told, [])
 
 
 @pytest.mark.slow

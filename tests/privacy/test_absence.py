@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.config.masks import MaskSecret
+from ingest.errors import TableError
 from ingest.fold.fold import Key
-from pipelines.privacy import absence, person
+from pipelines.privacy import absence, erasure, person
 from pipelines.privacy.person import Move, Row, Span
 from pipelines.privacy.record import key_hash
 from pipelines.privacy.texts import texts_pattern
@@ -149,6 +151,26 @@ def test_relations_of_no_rows_have_their_columns() -> None:
     assert person.rows_table([]).schema == person.rows_table([row]).schema
     assert person.messages_table([]).schema == person.messages_table([row[:4]]).schema
     assert person.spans_table([]).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("waiting", "expected"),
+    [
+        ({"till": 3}, "got till with 3 that wait; run `ingest silver` for them first"),
+        ({"till": 3, "shop": 1}, "got 1 that wait; run `ingest silver --source shop` first"),
+    ],
+)
+def test_no_source_of_bronze_may_lag_before_vacuum(
+    monkeypatch: pytest.MonkeyPatch, waiting: dict[str, int], expected: str
+) -> None:
+    monkeypatch.setattr(erasure, "rows", lambda _: list(waiting.items()))
+    warehouse: Any = SimpleNamespace(
+        name=lambda *names: ".".join(names), session=SimpleNamespace(sql=lambda text: text)
+    )
+    with pytest.raises(TableError, match=expected):
+        erasure._check_decoded(warehouse, "shop", vacuum=True)
+    monkeypatch.setattr(erasure, "rows", lambda _: [])
+    erasure._check_decoded(warehouse, "shop", vacuum=True)
 
 
 def test_the_hash_of_a_key_depends_on_salt_or_secret() -> None:

@@ -14,14 +14,16 @@ from ingest.sql.query import query, select
 from ingest.sql.quoting import quoted, sql_text
 
 
-def undecoded(bronze: str, silver: str, *, source: str) -> str:
-    """How many messages of a source silver does not know of."""
-    own = f"source = {sql_text(source)}"
+def undecoded(bronze: str, silver: str, *, source: str | None) -> str:
+    """How many messages silver does not know of, of a source or of every one that has some:
+    (source, n)."""
+    own = "true" if source is None else f"source = {sql_text(source)}"
+    names = ("source", *MESSAGE)
     return query(
         messages=select(bronze, own),
-        known=f"SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver} WHERE {own}",
-        waiting="SELECT count(*) FROM messages b LEFT ANTI JOIN known s "
-        f"ON {same('b', 's', MESSAGE)}",
+        known=f"SELECT DISTINCT {listed(names=names)} FROM {silver} WHERE {own}",
+        waiting="SELECT b.source, count(*) AS n FROM messages b LEFT ANTI JOIN known s "
+        f"ON {same('b', 's', names)} GROUP BY b.source",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,31 @@ def test_a_new_epoch_repeats_the_places_of_rejects(
     [lag] = [r["lag"] for r in project.ingest("status", "--json").records if r["kind"] == "source"]
     assert lag == 0
     spark.catalog.clearCache()
+
+
+def test_a_reject_that_silver_has_twice_is_one(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A silver that lost its checkpoint decodes what bronze has again."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
+    land(project, "1", item(1, "pen", 1), "{broken", "[broken")
+    assert project.ingest("run").code == 0
+    assert replay(project, "--source", "shop")[0] == ("decode", 2, 0, 2)
+    shutil.rmtree(tmp_path / "warehouse/_checkpoints/silver/shop")
+    assert project.ingest("run").code == 0
+    [source, _] = project.ingest("status", "--json").records
+    assert (source["rejects"], source["decoded_rows"] > 0) == (2, True)
+    listed = project.ingest("rejects", "list", "--json").records
+    assert [(r["offset"], r["status"]) for r in listed] == [(101, "open"), (102, "open")]
+    first, second = (r["id"] for r in listed)
+    assert project.ingest("rejects", "show", first[:8]).code == 0
+    assert project.ingest("rejects", "dismiss", first[:8], "--why", "x").code == 0
+    assert project.ingest("rejects", "dismiss", "--source", "shop", "--why", "x").code == 0
+    kept = project.ingest("sql", "SELECT id, status FROM gold._rejects ORDER BY offset", "--json")
+    assert kept.records == [{"id": id_, "status": "dismissed"} for id_ in (first, second)]
+    [source, _] = project.ingest("status", "--json").records
+    assert source["rejects"] == 0
 
 
 def test_events_are_typed_again(

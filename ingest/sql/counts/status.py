@@ -38,7 +38,9 @@ def messages_known(relations: Collection[str]) -> str:
 def open_decode_rejects(silver: str, rejects: str | None) -> str:
     """How many rejects of the table `silver` no row of the table `rejects` has resolved or
     dismissed: (source, n)."""
-    found = {"rejects": f"SELECT source, {DECODE_ID} AS id FROM {silver} WHERE kind = 'reject'"}
+    found = {
+        "rejects": f"SELECT DISTINCT source, {DECODE_ID} AS id FROM {silver} WHERE kind = 'reject'"
+    }
     if rejects is None:
         return query(**found, counted=by_source("rejects"))
     return query(

@@ -15,12 +15,18 @@ _REPLAYED = ("code", "error", "status", "attempts")
 
 
 def of_silver(silver: str, source: str | None) -> str:
-    """What could not be decoded, of one source where that is given."""
+    """What could not be decoded, of one source where that is given. A silver that lost its
+    checkpoint has a message again: the last one counts."""
+    last = ", ".join(
+        f"max_by({name}, batch) AS {called}"
+        for name, called in (("error_code", "code"), ("error", "error"), ("value", "value"))
+    )
     return (
         f"SELECT {DECODE_ID} AS id, 'decode' AS stage, source, {listed()}, "
-        "CAST(NULL AS string) AS target, error_code AS code, error, value, "
+        "CAST(NULL AS string) AS target, code, error, value, "
         "'open' AS status, CAST(0 AS bigint) AS attempts "
-        f"FROM {silver} WHERE kind = 'reject' AND {_of(source)}"
+        f"FROM (SELECT source, {listed()}, {last} FROM {silver} "
+        f"WHERE kind = 'reject' AND {_of(source)} GROUP BY source, {listed()})"
     )
 
 

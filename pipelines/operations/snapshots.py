@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
@@ -22,11 +23,13 @@ FORMATS = {
     "delta": {},
     "parquet": {},
     "orc": {},
-    "csv": {"header": "true", "escape": '"'},
+    "csv": {"header": "true", "escape": '"', "multiLine": "true"},
     "json": {"primitivesAsString": "true"},
 }
 """Format -> how Spark reads it; texts stay texts."""
 _TEXTS = "_ingest_masked_texts"
+_TABS = re.compile(r"\.tsv(\.(bz2|deflate|gz|lz4|snappy|zst))?/?$", re.IGNORECASE)
+"""Ends the name of a file of CSV whose values tabs part, compressed or not."""
 _BY_SUFFIX = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 
 
@@ -72,7 +75,8 @@ def _read(warehouse: Warehouse, path: str, format_: str | None) -> DataFrame:
     if found not in FORMATS:
         raise _wrong(unknown_word("--format", found, FORMATS))
     try:
-        return warehouse.session.read.format(found).options(**FORMATS[found]).load(path)
+        options = FORMATS[found] | ({"sep": "\t"} if found == "csv" and _TABS.search(path) else {})
+        return warehouse.session.read.format(found).options(**options).load(path)
     except AnalysisException as error:
         raise _wrong(str(error).strip().split("\n")[0]) from None
     except Exception as error:

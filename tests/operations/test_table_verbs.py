@@ -220,6 +220,17 @@ def test_reconcile_against_a_snapshot(
     assert answer.err.startswith(f"{target}: gold has ") and "the snapshot" in answer.err
 
 
+@pytest.mark.parametrize(("name", "between"), [("s.csv", ","), ("s.tsv", "\t")])
+def test_reconcile_reads_breaks_within_quotes_and_tabs(
+    project: Project, name: str, between: str
+) -> None:
+    rows = (("id", "price", "more"), ("3", "2", '"a, b\nc\t""d"""'), ("4", "", "y"))
+    path = project.write(name, "".join(f"{between.join(row)}\n" for row in rows))
+    answer = project.ingest("reconcile", "shop_items", "--snapshot", str(path), "--json")
+    assert (answer.code, len(answer.records)) == (1, 3), answer.err
+    assert "1 missing, 1 extra, 1 different" in answer.err
+
+
 def test_reconcile_lists_a_bounded_number_and_counts_all(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ from pipelines.bronze.records import Unreadable
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
 from pipelines.bronze.trimmed import trimmed
+from pipelines.operations.reset import reset_source
 from pipelines.operations.retention import trim_bronze
 from pipelines.platform.session import having
 from pipelines.platform.warehouse import Warehouse
@@ -248,6 +249,9 @@ def test_a_lost_log_behind_retention_reads_nothing_again(
     assert ingest_source(tables, source) == Bronze("shop", 0)
     [(ordinal, value)] = rows(tables, "partition", "value")
     assert ordinal > 1 and value == b"late"
+    # A reset is to read all that there is.
+    reset_source(tables, "shop", bronze=True)
+    assert ingest_source(tables, source) == Bronze("shop", 4)
 
 
 def test_no_ordinal_of_bronze_is_given_again(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,39 +22,64 @@ from ingest.sql.delivery import MESSAGE
 _PART = rb"[\w.@+-]"
 # What stands before may be the end of an escape: a line break in JSON.
 _BEFORE = rb"(?:(?<!" + _PART + rb")|(?<=\\[bfnrt]))"
+_AFTER = re.compile(_PART)
 _OF_TEXT = (b"{", b"[")
 
 
 class Texts(NamedTuple):
-    """What finds texts: `apart` where they stand by themselves, `anywhere`."""
+    """What finds texts, `forms` as bytes may have them: `apart` where they stand by themselves,
+    `anywhere`. Both say where one may begin; `lengths` has those of the forms that begin with the
+    same `head` bytes, so that a place is looked at a few times, however many the texts are."""
 
+    forms: frozenset[bytes]
+    lengths: Mapping[bytes, Sequence[int]]
+    head: int
     apart: re.Pattern[bytes]
     anywhere: re.Pattern[bytes]
 
     def in_bytes(self, value: bytes | memoryview | pa.Buffer) -> bool:
         """Whether bytes that may be text, or not, have one of them."""
-        start = bytes(memoryview(value)[:64]).lstrip()[:1]
-        pattern = self.apart if start in _OF_TEXT else self.anywhere
-        return pattern.search(value) is not None
+        data = memoryview(value).tobytes()
+        if data[:64].lstrip()[:1] in _OF_TEXT:
+            return self.in_text(data)
+        return any(True for _ in self._ends(data, self.anywhere))
 
     def in_text(self, value: bytes | memoryview | pa.Buffer) -> bool:
         """Whether a text has one of them."""
-        return self.apart.search(value) is not None
+        data = memoryview(value).tobytes()
+        return any(not _AFTER.match(data, end) for end in self._ends(data, self.apart))
+
+    def _ends(self, data: bytes, begins: re.Pattern[bytes]) -> Iterator[int]:
+        """Where those end that begin at such places."""
+        for match in begins.finditer(data):
+            at = match.start()
+            for length in self.lengths.get(data[at : at + self.head], ()):
+                if data[at : at + length] in self.forms:
+                    yield at + length
 
 
 def texts_pattern(texts: Iterable[str]) -> Texts | None:
     """What finds any of the texts; None: there are none."""
-    written = {
+    forms = frozenset(
         form.encode()
         for text in texts
         for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
-    if not written:
+        if form
+    )
+    if not forms:
         return None
-    # The longest first: of two that begin alike, the one that stands by itself is found.
-    any_of = b"|".join(map(re.escape, sorted(written, key=lambda text: (-len(text), text))))
-    apart = _BEFORE + b"(?:" + any_of + b")(?!" + _PART + b")"
-    return Texts(re.compile(apart), re.compile(any_of))
+    head = min(map(len, forms))
+    lengths: dict[bytes, set[int]] = {}
+    for form in forms:
+        lengths.setdefault(form[:head], set()).add(len(form))
+    first = b"[" + b"".join(re.escape(bytes([byte])) for byte in {form[0] for form in forms}) + b"]"
+    return Texts(
+        forms,
+        {begin: sorted(found) for begin, found in lengths.items()},
+        head,
+        re.compile(_BEFORE + first),
+        re.compile(first),
+    )
 
 
 def holding_cells(array: pa.Array, texts: Texts) -> list[int]:

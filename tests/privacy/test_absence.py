@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,6 +72,37 @@ def test_rows_that_have_a_text_are_named_by_their_message(tmp_path: Path) -> Non
 def test_a_text_is_found_where_it_stands_by_itself(cell: bytes, held: bool) -> None:
     texts = texts_pattern(["ada@home.example", "12.50"])
     assert texts is not None and texts.in_bytes(cell) == held
+
+
+def _by_alternation(texts: list[str]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """What the same is by definition: any of the texts, tried at every place."""
+    written = {
+        form.encode()
+        for text in texts
+        for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+    }
+    any_of = b"|".join(map(re.escape, sorted(written, key=lambda form: (-len(form), form))))
+    part = rb"[\w.@+-]"
+    before = rb"(?:(?<!" + part + rb")|(?<=\\[bfnrt]))"
+    return re.compile(before + b"(?:" + any_of + b")(?!" + part + b")"), re.compile(any_of)
+
+
+def test_many_texts_are_found_where_each_by_itself_would_be() -> None:
+    draw = random.Random(7)
+    answers = set()
+    for _ in range(3000):
+        letters = draw.choice(["ab. ", 'a-@"\\n', "aé张\n", "]^-\\a"])
+        texts = ["".join(draw.choices(letters, k=draw.randint(1, 4))) for _ in range(4)]
+        cell = "".join(draw.choices(letters, k=draw.randint(0, 12)))
+        value = draw.choice([cell, json.dumps(cell), json.dumps({"a": cell})]).encode()
+        apart, anywhere = _by_alternation(texts)
+        found = texts_pattern(texts)
+        assert found is not None
+        of_text = value[:64].lstrip()[:1] in (b"{", b"[")
+        expected = bool(apart.search(value)), bool((apart if of_text else anywhere).search(value))
+        assert (found.in_text(value), found.in_bytes(value)) == expected, (texts, value)
+        answers.add(expected)
+    assert len(answers) == 3
 
 
 def test_nothing_to_look_for_is_found_nowhere(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """What retention takes away: messages of bronze that were decoded, changes of silver that are past,
-what gold noted of runs long ago.
+what gold noted of runs long ago. Messages of open rejects stay: a replay decodes them from bronze.
 
 A change of silver is taken away when it is old, applied, and superseded by an old whole image or
 delete of its key above it: so what is left still folds to the same table, now and as of any moment
@@ -20,6 +20,7 @@ from ingest.position import Pos
 from ingest.sql.fold import superseded as texts
 from ingest.sql.projection import events
 from ingest.sql.quoting import equal
+from ingest.sql.rejects.replayed import messages, undecoded, without_messages
 from ingest.sql.silver import ROW_CHANGES, newest_batch, past_horizon, silver_changes
 from ingest.sql.tables.rows import delete
 from ingest.sql.tables.upkeep import past_progress, without_progress
@@ -38,6 +39,7 @@ from pipelines.targets.progress import (
     progress_of,
     record_progress,
 )
+from pipelines.targets.rejects import create_rejects, table_of
 from pipelines.targets.table import keep_horizons
 
 
@@ -50,13 +52,27 @@ class Past(NamedTuple):
 
 
 def trim_bronze(warehouse: Warehouse, source: str, days: int, *, now: float) -> int:
-    """Delete the messages of a source, all decoded, that came longer before `now` (s since 1970);
-    how many there were."""
+    """Delete the messages of a source, all decoded, that came longer before `now` (s since 1970),
+    but those that a replay decodes again; how many there were."""
     until = now - days * 86_400
     old = f"{equal(source=source)} AND ingested_at < {_moment(until)}"
     note_trimmed(warehouse, warehouse.config.sources[source], until=until)
-    done = warehouse.execute(delete(warehouse.name("bronze", "messages"), old)).first()
+    bronze = warehouse.name("bronze", "messages")
+    kept = _open_rejects(warehouse, source)
+    statement = delete(bronze, old) if kept is None else without_messages(bronze, old, kept=kept)
+    done = warehouse.execute(statement).first()
     return int(done[0]) if done is not None else 0
+
+
+def _open_rejects(warehouse: Warehouse, source: str) -> str | None:
+    """SQL of the messages of open rejects of silver, which bronze alone can give to a replay; None:
+    there are none."""
+    if not warehouse.exists("silver", "cdc"):
+        return None
+    create_rejects(warehouse)
+    silver, rejects = warehouse.name("silver", "cdc"), table_of(warehouse)
+    kept = messages(undecoded(silver, rejects, source=source, code=None))
+    return None if warehouse.session.sql(kept).isEmpty() else kept
 
 
 def trim_runs(warehouse: Warehouse, days: int) -> int:

@@ -172,6 +172,36 @@ def test_retention(
     assert [(row["messages"], row["rows"]) for row in again] == [(0, 0)]
 
 
+@pytest.mark.slow
+def test_messages_of_open_rejects_stay(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/ingest.yml", SETTINGS)
+    project.write("conf/sources/shop.yml", SOURCE + "limits: {message_bytes: 600}\n")
+    large = [_insert(2, 2, 2), _insert(3, 3, 3)]
+    for message in large:
+        message["data"][0]["name"] = "x" * 600
+    project.land("1.jsonl", [_insert(1, 1, 1), *large])
+    assert project.ingest("run").code == 0
+    update = "UPDATE bronze.messages SET ingested_at = ingested_at - INTERVAL 100 DAYS"
+    assert project.ingest("sql", "--write", update).code == 0
+    assert _maintained(project)["bronze.messages"]["rows_trimmed"] == 1
+    # One that is gone all the same says so.
+    gone = "DELETE FROM bronze.messages WHERE offset = 2"
+    assert project.ingest("sql", "--write", gone).code == 0
+    project.write("conf/sources/shop.yml", SOURCE)
+    replayed = project.ingest("rejects", "replay", "--json").records
+    counts = [(row["tried"], row["resolved"]) for row in replayed if row.get("stage") == "decode"]
+    assert counts == [(2, 1)]
+    rejects = project.ingest("rejects", "list", "--status", "open", "--json").records
+    assert [row["error"].rpartition("; ")[2] for row in rejects] == [
+        "it cannot be decoded again: bronze no longer has its message"
+    ]
+    assert _query(project, "SELECT id FROM gold.shop_items ORDER BY id") == [{"id": 1}, {"id": 2}]
+    assert _maintained(project)["bronze.messages"]["rows_trimmed"] == 1
+
+
 def test_nothing_goes_by_itself(
     tmp_path: Path,
     spark: SparkSession,

@@ -7,7 +7,7 @@ import sqlglot
 
 from ingest.sql.projection import Projection
 from ingest.sql.query import select
-from ingest.sql.rejects import left_out, reasons, retyped, rows, waiting
+from ingest.sql.rejects import left_out, reasons, replayed, retyped, rows, waiting
 
 PROJECTION = Projection(
     keys=("id",), columns={"id": "int", "it's": "decimal(9,2)"}, label="shop.order's", source="lab"
@@ -31,6 +31,16 @@ QUERIES = {
         after="it's",
         most=10,
         bytes_most=1_000,
+    ),
+    "replayed.as_rejects": replayed.as_rejects(
+        "SELECT * FROM undecoded", "failed", source="it's", columns=["id", "error", "status"]
+    ),
+    "without_messages": replayed.without_messages(
+        "bronze.messages",
+        "source = 'it''s'",
+        kept=replayed.messages(
+            replayed.undecoded("silver.cdc", "gold._rejects", source="it's", code=None)
+        ),
     ),
     "unfit": reasons.unfit(PROJECTION, EVENTS),
     "of_others": reasons.of_others(EVENTS, "SELECT * FROM held"),

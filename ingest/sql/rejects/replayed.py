@@ -14,6 +14,8 @@ _SHARD = sql_text(Code.SHARD.value)
 _SHARDS = Code.FRAGMENT_INCOMPLETE.value
 """A message that lacks others: it is whole when they come, and decoding it anew brings nothing."""
 
+_GONE = sql_text("; it cannot be decoded again: bronze no longer has its message")
+
 
 def undecoded(silver: str, rejects: str, *, source: str, code: str | None) -> str:
     """The open rejects of silver, with what the table `rejects` says of them: (id, delivery, code,
@@ -50,9 +52,23 @@ def messages(undecoded: str) -> str:
     return f"SELECT DISTINCT {listed(names=MESSAGE)} FROM ({undecoded}) WHERE NOT done"
 
 
+def without_messages(bronze: str, old: str, *, kept: str) -> str:
+    """The MERGE that takes the messages of bronze for which `old` is true, but those of `kept` (SQL
+    of their places)."""
+    gone = query(
+        kept=kept,
+        gone=f"SELECT DISTINCT {listed('m', MESSAGE)} FROM {bronze} m "
+        f"LEFT ANTI JOIN kept k ON {same('m', 'k', MESSAGE)} WHERE {old}",
+    )
+    return (
+        f"MERGE INTO {bronze} b USING ({gone}) d ON {old} AND {same('b', 'd', MESSAGE)} "
+        "WHEN MATCHED THEN DELETE"
+    )
+
+
 def as_rejects(undecoded: str, failed: str, *, source: str, columns: Iterable[str]) -> str:
     """What became of them, as rejects: those that are done are resolved, of others `failed`, a
-    relation of silver's rejects, says why not."""
+    relation of silver's rejects, says why not; of which it says nothing bronze has no message."""
     place = listed(names=MESSAGE)
     now = {
         "stage": "'decode'",
@@ -61,7 +77,8 @@ def as_rejects(undecoded: str, failed: str, *, source: str, columns: Iterable[st
         "value": "CAST(NULL AS binary)",
         "misfits": NO_MISFITS,
         "code": "coalesce(f.why.error_code, u.code)",
-        "error": "coalesce(f.why.error, u.error)",
+        "error": "coalesce(f.why.error, "
+        f"IF(u.done OR endswith(u.error, {_GONE}), u.error, concat(u.error, {_GONE})))",
         "status": "IF(u.done, 'resolved', 'open')",
         "attempts": "u.attempts + IF(u.done, 0, 1)",
         "at": "current_timestamp()",

@@ -7,7 +7,8 @@ as if it were new, and so does where it was trimmed.
 
 A source: that of all its targets, its rows in silver and silver's progress. Bronze stays, from
 which the next run decodes everything again; unless that goes too, with how far its files or topics
-were read: then the next run reads what the transport still has.
+were read: then the next run reads what the transport still has. Messages that silver has rows of
+and bronze no longer holds are counted beside: no run makes these rows again.
 
 What tells how far messages were read goes before the messages: a process that is killed leaves some
 to be read twice rather than never, and a second call takes the rest.
@@ -19,6 +20,7 @@ import shutil
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
 from ingest.sql.tables.rows import delete
 from pipelines.gold.known_targets import known_targets
@@ -110,6 +112,9 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
     own = equal(source=source)
     if rows := _count(warehouse, "silver", "cdc", where=own):
         found.append(Gone(f"silver.cdc of {source}", rows))
+    if not bronze and (lost := _not_in_bronze(warehouse, source)):
+        what = f"messages of {source} that bronze no longer has, whose rows no run makes again"
+        found.append(Gone(what, lost))
     if bronze and (rows := _count(warehouse, "bronze", "messages", where=own)):
         found.append(Gone(f"bronze.messages of {source}", rows))
     return found
@@ -154,6 +159,17 @@ def _targets(warehouse: Warehouse, source: str) -> list[str]:
         if contract_of(warehouse, name) is not None
     }
     return sorted({*targets_of(progress, source), *made})
+
+
+def _not_in_bronze(warehouse: Warehouse, source: str) -> int:
+    """How many messages silver alone has rows of: retention, or an erasure of others in them, took
+    them out of bronze."""
+    if not (warehouse.exists("silver", "cdc") and warehouse.exists("bronze", "messages")):
+        return 0
+    names, own = list(MESSAGE), equal(source=source)
+    sent = warehouse.read("silver", "cdc").where(own).where("kind IN ('change', 'ddl', 'fragment')")
+    bronze = warehouse.read("bronze", "messages").where(own).select(*names)
+    return sent.select(*names).distinct().join(bronze, names, "left_anti").count()
 
 
 def _count(warehouse: Warehouse, layer: str, table: str, *, where: str) -> int:

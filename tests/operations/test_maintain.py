@@ -200,6 +200,11 @@ def test_messages_of_open_rejects_stay(
     ]
     assert _query(project, "SELECT id FROM gold.shop_items ORDER BY id") == [{"id": 1}, {"id": 2}]
     assert _maintained(project)["bronze.messages"]["rows_trimmed"] == 1
+    # Silver alone has them now: a reset says that it would lose them.
+    answer = project.ingest("reset", "--source", "shop", "--json")
+    lost = "messages of shop that bronze no longer has, whose rows no run makes again"
+    assert answer.code == 2
+    assert [row["rows"] for row in answer.records if row["what"] == lost] == [2]
 
 
 def test_nothing_goes_by_itself(

@@ -178,7 +178,7 @@ def table_rows(
         epoch = source.epoch if source is not None else 0
         total, old = (None, None) if target in created else (0, 0)
         if target in created and counting:
-            total, old = _size(warehouse, target, epoch, failed=failed)
+            total, old = _size(warehouse, target, epoch, last_run=last_run, failed=failed)
         parked, why = _parked(last_run, target, created)
         advance(target, False)
         values = [
@@ -241,10 +241,16 @@ def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
 
 
 def _size(
-    warehouse: Warehouse, target: str, epoch: int, *, failed: Failed
+    warehouse: Warehouse,
+    target: str,
+    epoch: int,
+    *,
+    last_run: Mapping[str, Any],
+    failed: Failed,
 ) -> tuple[int | None, int | None]:
     """Rows, and those not seen again since the source's epoch was raised (semantics.md, 15); None
-    where they cannot be counted."""
+    where they cannot be counted. The latter cannot where versions or images are kept: these stay at
+    the position that they came with, however often what they say is seen again."""
     session: SparkSession = warehouse.session
     try:
         size = counts.rows_of_epochs(warehouse.name("gold", target), below=epoch)
@@ -252,7 +258,10 @@ def _size(
     except Exception as error:
         failed(f"table {target}", error)
         return None, None
-    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+    if row is None:
+        return 0, 0
+    contract = contract_in(last_run.get("state"))
+    return int(row[0]), int(row[1]) if contract is None or contract.keeps.latest else None
 
 
 def _counts(

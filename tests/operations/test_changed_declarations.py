@@ -81,6 +81,22 @@ def test_types_declared_after_the_first_run(project: Project) -> None:
     assert "got (id); `ingest rebuild memo --yes` makes it with that key" in answer.err
 
 
+def test_rows_that_a_new_epoch_did_not_bring(project: Project) -> None:
+    """Nobody can say so of versions, which keep the position of the change that made them."""
+    project.write("conf/sources/bills.yml", SOURCE)
+    versions = "{from: '*.memo', keys: [id], stored_as_scd_type: 2}"
+    project.write("conf/tables/bills.yml", f"{TABLES}  - {versions}\n")
+    sent = [(1, "bill"), (2, "bill"), (1, "memo"), (2, "memo")]
+    project.land("1.jsonl", [event(10 * id_, table, id=id_, due=1) for id_, table in sent])
+    assert project.ingest("run").code == 0
+    project.write("conf/sources/bills.yml", f"{SOURCE}epoch: 1\n")
+    project.land("2.jsonl", [event(9, table, id=1, due=1) for table in ("bill", "memo")])
+    assert project.ingest("run").code == 0
+    status = project.ingest("status", "--json").records
+    found = {r["table"]: (r["rows"], r["rows_of_old_epochs"]) for r in status[1:]}
+    assert found["bill"] == (2, 1) and [old for _, old in found.values()] == [1, None]
+
+
 def test_a_rebuild_killed_before_it_reviewed_what_waits(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

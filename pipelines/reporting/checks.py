@@ -29,7 +29,9 @@ def findings(
     for row in sources:
         name = f"source {row['source']}"
         if row["error"] is not None:
-            found.append(_finding("failing", name, bound=None, found=None, text=row["error"]))
+            # Some errors name their source themselves.
+            text = row["error"].removeprefix(f"{name}: ").removeprefix(f"{name} ")
+            found.append(Finding("failing", name, None, None, f"{name}: {text}"))
         if _above(row["lag_seconds"], checks.lag):
             text = f"its oldest message has waited {_time(row['lag_seconds'])} for silver"
             found.append(
@@ -84,8 +86,7 @@ def _above(found: int | None, bound: int | None) -> bool:
 
 def _finding(check: str, on: str, *, bound: int | None, found: int | None, text: str) -> Finding:
     if bound is None:
-        between = ":" if check == "failing" else ""
-        return Finding(check, on, bound, found, f"{on}{between} {text}")
+        return Finding(check, on, bound, found, f"{on} {text}")
     allowed = _time(bound) if check in ("freshness", "lag") else f"{bound:,}"
     return Finding(check, on, bound, found, f"{on}: {text}; {check} allows {allowed}")
 

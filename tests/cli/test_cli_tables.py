@@ -169,7 +169,7 @@ def test_status(project: Project) -> None:
             "kind": "source",
             "source": "shop",
             "messages": 12,
-            "decoded_rows": 11,
+            "decoded_rows": 14,
             "lag": 0,
             "lag_seconds": 0,
             "unread_files": 0,

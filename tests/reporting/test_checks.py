@@ -80,8 +80,9 @@ def test_bounds(given: dict[str, Any], row: dict[str, Any], text: str | None) ->
 
 def test_a_source_that_cannot_be_asked_is_never_well() -> None:
     error = "no Kafka broker answers at h:1 (Connection refused)"
-    [found] = findings(checks(), [{**SOURCE, "error": error}], [])
-    assert found == Finding("failing", "source shop", None, None, f"source shop: {error}")
+    for said in (error, f"source shop: {error}"):
+        [found] = findings(checks(), [{**SOURCE, "error": said}], [])
+        assert found == Finding("failing", "source shop", None, None, f"source shop: {error}")
 
 
 def test_sources_have_bounds_too() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
@@ -138,25 +139,22 @@ def _overtaking(batch: TableBatch) -> str:
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     """SQL of the keys with versions below a truncate that comes late, and changes above it.
 
-    Where that change is a truncate itself, it concerns them all. What a run of this very batch that
-    was cut off has ended counts as applied.
+    Where that change is a truncate itself, it concerns them all: of several the last says which.
+    What a run of this very batch that was cut off has ended counts as applied.
     """
     applied, again = batch.watermarks.applied, batch.version is None
+    late = batch.first_truncates
+    if not again and applied is not None:
+        late = [truncate for truncate in late if truncate <= applied]
+    below = partial(versions_below, batch.target_table, batch.projection)
     keys: list[str] = []
-    for truncate in batch.first_truncates:
-        if not again and applied is not None and truncate > applied:
-            break
-        first = all(other <= truncate for other in batch.all_truncates)
-        where = f"{ROW_CHANGES} AND {above_pos(truncate)}"
+    last = max(batch.all_truncates, default=None)
+    if followed := [truncate for truncate in late if truncate != last]:
+        keys.append(below(truncate=followed[-1], above=None))
+    if last is not None and last in late:
+        where = f"{ROW_CHANGES} AND {above_pos(last)}"
         later = batch.history(where) if again else batch.earlier(where)
-        keys.append(
-            versions_below(
-                batch.target_table,
-                batch.projection,
-                truncate=truncate,
-                above=later if first else None,
-            )
-        )
+        keys.append(below(truncate=last, above=later))
     return keys
 
 

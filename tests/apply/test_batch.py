@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 
 from ingest.names import SourceTable
+from ingest.position import Pos
 from ingest.sql.projection import Projection
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.scd2 import _put_back_by_truncates
 from pipelines.silver.pending import BatchStats
 from pipelines.targets.progress import Watermarks
 
@@ -76,3 +81,33 @@ def test_history_comes_to_the_driver_where_it_is_known_to_be_little() -> None:
     assert not batch(watermarks=Watermarks(changes=1_000, widest=400), widest=80_000).fits_here(
         1_002
     )
+
+
+@pytest.mark.parametrize(
+    ("new", "applied", "asked"),
+    [
+        # What lies below the last is asked for once, however many there are.
+        (range(1, 900), 950, ["below 899"]),
+        (range(1, 900), None, ["below 898", "below 899, above it"]),
+        (range(1, 900), 500, ["below 500"]),
+        ((7,), 9, ["below 7, above it"]),
+        ((7,), 5, []),
+    ],
+)
+def test_late_truncates_are_two_questions_at_most(
+    new: Iterable[int], applied: int | None, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def below(*_: object, truncate: Pos, above: str | None) -> str:
+        return f"below {truncate[0]}" + (", above it" if above is not None else "")
+
+    monkeypatch.setattr("pipelines.apply.scd2.versions_below", below)
+    watermarks = Watermarks(applied=(applied,) if applied is not None else None)
+    known = {(950,): None} if applied == 950 else {}
+    versions = replace(
+        batch(watermarks=watermarks),
+        mode="scd2",
+        version=3,
+        new_truncates={(pos,): None for pos in new},
+        earlier_truncates=known,
+    )
+    assert _put_back_by_truncates(versions) == asked

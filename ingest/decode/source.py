@@ -54,7 +54,8 @@ _PLACES_MOST = 10_000
 class DecodeSpec(NamedTuple):
     """How the messages of one source are read: what its YAML says, ready to be sent to workers.
 
-    `files`: the transport is files, so `partition` is the file's ordinal. `options` holds the
+    `files`: the transport is files, so `partition` is the file's ordinal; of `captured` records, in
+    files, too, it may be the topic's. `options` holds the
     options of each format the source may use: one where it is pinned, all of them for `auto`.
     `statements`: whether a statement is sent to one partition, or a copy to every one; for `auto`
     the message tells. `null_is_empty`: a message `null` says nothing, as one without a value:
@@ -65,6 +66,7 @@ class DecodeSpec(NamedTuple):
     format: str
     order: str
     files: bool
+    captured: bool
     options: Mapping[str, FormatOptions]
     limits: Limits = Limits()
     statements: str = "auto"
@@ -80,6 +82,7 @@ class SourceDecoder:
         self._known = Recognised(self._pinned) if self._pinned is not None else None
         self._order = reading.order
         self._files = reading.files
+        self._captured = reading.captured
         self._statements = reading.statements
         self._null_is_empty = reading.null_is_empty
         self._options = reading.options
@@ -344,7 +347,9 @@ class SourceDecoder:
         known = self._places.get((name, topic, partition))
         if known is not None:
             return known
-        of_file = self._files or (FILE_HEADER, f"{partition} {topic}".encode()) in message.headers
+        # The last header of a captured record is ours, whatever its sender called one of its own.
+        own = (FILE_HEADER, f"{partition} {topic}".encode())
+        of_file = self._files or (self._captured and own in message.headers[-1:])
         stream = partition if of_file else order.stream_number(topic, partition)
         if len(self._places) >= _PLACES_MOST:
             self._places.clear()

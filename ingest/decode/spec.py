@@ -23,6 +23,7 @@ def decode_spec(source: Source) -> DecodeSpec:
         format=source.format,
         order=source.order,
         files=source.files is not None and source.files.framing != "kcat",
+        captured=source.files is not None and source.files.framing == "kcat",
         statements=source.statements,
         options={name: format_options(source, FORMATS[name]) for name in names},
         limits=source.limits.filled(),

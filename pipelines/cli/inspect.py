@@ -108,6 +108,7 @@ def _reading(source: Source | None, format_: str | None, framing: str) -> Decode
         format=format_ or "auto",
         order="auto",
         files=framing != "kcat",
+        captured=framing == "kcat",
         options=options,
     )
 

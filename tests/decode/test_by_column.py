@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -403,6 +404,30 @@ def test_captured_lines_without_coordinates_are_in_the_order_of_their_files() ->
     captured = [("s", 0, Message(lines[0], headers=(header,), topic="t", partition=3))]
     rows = pa.Table.from_batches(decode({"s": decode_spec(source)})(iter([bronze(captured)])))
     assert rows.column("pos").to_pylist()[-1][7] == stream_number("t", 3)
+
+
+@pytest.mark.parametrize(
+    ("transport", "ours"),
+    [
+        ({"kafka": {"bootstrap_servers": "h:1", "topics": ["t"]}}, ()),
+        (
+            {"files": {"path": "landing/*", "framing": "kcat"}},
+            (("ingest.file", b"0 landing/a"),),
+        ),
+    ],
+)
+def test_a_sender_s_header_makes_no_file_of_its_partition(
+    transport: dict[str, Any], ours: tuple[tuple[str, bytes], ...]
+) -> None:
+    source = Source.model_validate({"name": "s", "format": "canal", **transport})
+    lines = of_canal(b'{"a":"1"}', word=b"INSERT", type_=b"text")
+    headers = (("ingest.file", b"3 t"), *ours)
+    sent = [
+        ("s", 0, Message(line, None, headers, "t", 3, offset)) for offset, line in enumerate(lines)
+    ]
+    rows = pa.Table.from_batches(decode({"s": decode_spec(source)})(iter([bronze(sent)])))
+    streams = {pos[7] for pos in rows.column("pos").to_pylist() if pos is not None}
+    assert streams == {stream_number("t", 3)}
 
 
 SOURCES = (

@@ -229,12 +229,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     advanced = _advanced_cursor(cursor, coming)
     if not (batches or apart or freed or advanced):
         return [], False
-    staging = staged_changes(
-        ledger.warehouse, coming.pending, source=ledger.source, above=cursor.batch
-    )
-    with staging as staged:
-        batches = {name: _staged(batch, cursor, staged) for name, batch in batches.items()}
-        rows = _applied(ledger, batches, coming.pending, request=request)
+    rows = _applied(ledger, batches, coming.pending, above=cursor.batch, request=request)
     # First the ledger: what the source cursor has passed is not looked for again.
     ledger.settle_rest(coming.statements)
     # The source cursor stays where only some targets were brought forward.
@@ -382,12 +377,6 @@ def _target_batch(
     )
 
 
-def _staged(batch: TargetBatch, cursor: Progress, staged: str | None) -> TargetBatch:
-    """The batch with the changes that were read beforehand, where it has no others."""
-    lags = any(above < cursor.batch for above in batch.above.values())
-    return batch if lags else replace(batch, staged=staged)
-
-
 def _asked_for(
     ledger: Ledger, batches: Mapping[str, TargetBatch], request: Request
 ) -> dict[str, TargetBatch]:
@@ -409,26 +398,34 @@ def _record_news(ledger: Ledger, rows: Iterable[Progress]) -> None:
 
 
 def _applied(
-    ledger: Ledger, batches: Mapping[str, TargetBatch], pending: PendingChanges, *, request: Request
+    ledger: Ledger,
+    batches: Mapping[str, TargetBatch],
+    pending: PendingChanges,
+    *,
+    above: int,
+    request: Request,
 ) -> list[Progress]:
-    """The targets brought forward, a bounded number at a time; what became of each."""
+    """The targets brought forward, a bounded number at a time; what became of each. `above`: the
+    batch up to which the source was looked through."""
     warehouse, rows = ledger.warehouse, list[Progress]()
     numbers = itertools.count(1)
 
-    def run(name: str) -> None:
+    def run(name: str, batch: TargetBatch) -> None:
         if not request.stop():
             request.at_work(f"{next(numbers)}/{len(batches)} {name}")
-            rows.append(_apply(ledger, batches[name], pending))
+            rows.append(_apply(ledger, batch, pending))
 
     largest = max((batch.rows for batch in batches.values()), default=0)
     threads = ThreadPoolExecutor(max_workers=ledger.warehouse.config.settings.merge_threads)
     # A file of gold is written anew with each row in it that changes; what compaction writes stays.
     plain = having(warehouse.session, NO_DICTIONARIES | NO_CONSTRAINTS)
-    with warehouse.shuffling(largest), plain, threads as pool:
+    staging = staged_changes(warehouse, batches, pending, source=ledger.source, above=above)
+    with warehouse.shuffling(largest), plain, staging as staged, threads as pool:
         # A copy of the session's properties for each: threads that share one write their query's
         # number over each other's, and Spark keeps the plans of queries it has lost for ever.
         begun = [
-            pool.submit(inheritable_thread_target(warehouse.session)(run), name) for name in batches
+            pool.submit(inheritable_thread_target(warehouse.session)(run), name, batch)
+            for name, batch in staged.items()
         ]
         for one in begun:
             one.result()

@@ -7,11 +7,13 @@ it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from ingest.sql.pending import changes_of_batches
 from pipelines.apply import bounds
+from pipelines.gold.advance import TargetBatch
 from pipelines.platform.scratch import held
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, spanned
@@ -19,19 +21,28 @@ from pipelines.silver.pending import BatchStats, PendingChanges, spanned
 
 @contextmanager
 def staged_changes(
-    warehouse: Warehouse, pending: PendingChanges, *, source: str, above: int
-) -> Iterator[str | None]:
-    """The SQL name, until the end, of a relation with the changes that a source has in silver's
-    batches above a number; None where they are many, or Spark's tasks run elsewhere: what is held
-    is then lost with an executor."""
+    warehouse: Warehouse,
+    batches: Mapping[str, TargetBatch],
+    pending: PendingChanges,
+    *,
+    source: str,
+    above: int,
+) -> Iterator[Mapping[str, TargetBatch]]:
+    """The batches, until the end with the name of a relation that has the changes of the source in
+    silver's batches above a number; as they were, those that lag behind it, and all where the
+    changes are many, or Spark's tasks run elsewhere: what is held is then lost with an executor."""
     new = [stats for stats in pending.stats if stats.first > above]
-    if not new or not warehouse.in_one_process or not _few(new):
-        yield None
+    even = {name for name, batch in batches.items() if min(batch.above.values()) >= above}
+    if not even or not new or not warehouse.in_one_process or not _few(new):
+        yield batches
         return
     silver = warehouse.name("silver", "cdc")
     changes = changes_of_batches(silver, source=source, batches=spanned(new))
-    with held(warehouse.session.sql(changes)) as name:
-        yield name
+    with held(warehouse.session.sql(changes)) as staged:
+        yield {
+            name: replace(batch, staged=staged) if name in even else batch
+            for name, batch in batches.items()
+        }
 
 
 def _few(stats: list[BatchStats]) -> bool:

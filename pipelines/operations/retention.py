@@ -116,9 +116,7 @@ def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: fl
             (batch, past)
             for batch in reconstruction.batches
             if (past := _superseded(reconstruction.frames, batch, old)) is not None
-            and not _waits(
-                reconstruction.frames, batch, Horizon(past.pos, progress.last_batch, past.time)
-            )
+            and not _waits(reconstruction.frames, batch, _horizon(past, progress))
         ]
         if not superseded:
             return 0

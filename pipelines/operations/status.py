@@ -77,12 +77,7 @@ def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
         warehouse,
         [name for name, source in warehouse.config.sources.items() if placed_by_timestamp(source)],
     )
-    decoded = _counts(
-        warehouse, "silver", "cdc", counted=lambda silver: counts.by_source(silver, counts.DECODED)
-    )
-    gaps = _counts(
-        warehouse, "silver", "cdc", counted=lambda silver: counts.by_source(silver, counts.GAP)
-    )
+    decoded, gaps = _decoded_and_gaps(warehouse)
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
 
     def row(name: str, source: Source) -> Record:
@@ -273,6 +268,15 @@ def _counts(
         return {}
     found = warehouse.session.sql(counted(warehouse.name(layer, table)))
     return {row[0]: int(row[1]) for row in found.collect()}
+
+
+def _decoded_and_gaps(warehouse: Warehouse) -> tuple[dict[str, int], dict[str, int]]:
+    """By source, how many rows silver has of messages that could be decoded, and how many gaps."""
+    if not warehouse.exists("silver", "cdc"):
+        return {}, {}
+    counted = counts.decoded_and_gaps(warehouse.name("silver", "cdc"))
+    found = warehouse.session.sql(counted).collect()
+    return {name: n for name, n, _ in found}, {name: n for name, _, n in found}
 
 
 def gap_notes(warehouse: Warehouse) -> list[str]:

@@ -43,12 +43,12 @@ def held(frame: DataFrame) -> Iterator[str]:
     executors until the end: for few rows, in a process that has its tasks. (A MERGE refuses a
     source that is cached.)"""
     rows = frame.localCheckpoint()
-    held: Any = rows._jdf.queryExecution().logical().rdd()
+    kept: Any = rows._jdf.queryExecution().logical().rdd()
     try:
         with named(rows) as name:
             yield name
     finally:
-        held.unpersist(False)
+        kept.unpersist(False)
 
 
 def drop_older(warehouse: Warehouse, age: timedelta) -> list[str]:

@@ -94,7 +94,10 @@ class Warehouse:
 
     @property
     def in_one_process(self) -> bool:
-        """Whether Spark's tasks run in the process of its driver."""
+        """Whether Spark's tasks run in the process of its driver, and that is this session's own,
+        which it is not by Spark Connect. A platform is not asked."""
+        if not self.local or not hasattr(self.session, "_jsparkSession"):
+            return False
         master = self.session.conf.get("spark.master", "") or ""
         return master == "local" or master.startswith("local[")
 

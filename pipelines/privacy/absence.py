@@ -16,7 +16,7 @@ and greatest values for as long as the table's log retention says.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,7 +78,8 @@ def prove(history: Reconstruction, texts: list[str] | None, erasure: Erasure) ->
     if not left:
         # Last: until nothing is found, silver's earlier versions say what to look for.
         _vacuum(warehouse, "silver", "cdc")
-        left = _earlier_files(warehouse, "silver", "cdc") if warehouse.local else []
+        silver = ("silver", "cdc")
+        left = _named(_earlier(warehouse, *silver), *silver) if warehouse.local else []
     if left:
         more = f"; and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
         raise TableError(
@@ -147,7 +148,7 @@ def _looked_through(
         folder = warehouse.folder(layer, table)
         earlier = _earlier(warehouse, layer, table)
         if layer != "silver":
-            remains += _earlier_files(warehouse, layer, table)
+            remains += _named(earlier, layer, table)
         for file in sorted(file for file in folder.rglob("*") if file.is_file()):
             if file in earlier:
                 continue
@@ -171,9 +172,9 @@ def _earlier(warehouse: Warehouse, layer: str, table: str) -> set[Path]:
     return {file for file in found if "_delta_log" not in file.parts and file.name not in current}
 
 
-def _earlier_files(warehouse: Warehouse, layer: str, table: str) -> list[str]:
-    """These, as sentences name them."""
-    files = sorted(file.name for file in _earlier(warehouse, layer, table))
+def _named(earlier: Iterable[Path], layer: str, table: str) -> list[str]:
+    """Such files, as sentences name them."""
+    files = sorted(file.name for file in earlier)
     return [f"{name} in {layer}.{table}, a file of an earlier version" for name in files]
 
 

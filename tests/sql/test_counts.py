@@ -25,8 +25,8 @@ LISTED = listings.narrowed(
     id_="a'",
 )
 QUERIES = {
-    "by_source": status.by_source("silver.cdc", status.GAP),
-    "decoded": status.by_source("silver.cdc", status.DECODED),
+    "by_source": status.by_source("silver.cdc"),
+    "decoded_and_gaps": status.decoded_and_gaps("silver.cdc"),
     "messages_known": status.messages_known(["bronze.messages", "silver.cdc"]),
     "open_decode_rejects": status.open_decode_rejects("silver.cdc", "gold._rejects"),
     "open_decode_rejects, no log": status.open_decode_rejects("silver.cdc", None),

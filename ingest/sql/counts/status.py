@@ -12,13 +12,20 @@ from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import DECODE_ID
 
 GAP = "kind = 'control' AND op_raw = 'gap'"
-DECODED = "kind <> 'reject' AND NOT (kind = 'control' AND op_raw <=> 'gap')"
-"""What came of messages that could be decoded."""
 
 
-def by_source(relation: str, where: str = "true") -> str:
+def by_source(relation: str) -> str:
     """How many rows a relation has: (source, n)."""
-    return f"SELECT source, count(*) AS n FROM {relation} WHERE {where} GROUP BY source"
+    return f"SELECT source, count(*) AS n FROM {relation} GROUP BY source"
+
+
+def decoded_and_gaps(silver: str) -> str:
+    """How many rows the table `silver` has of messages that could be decoded, and how many gaps:
+    (source, decoded, gaps)."""
+    return (
+        f"SELECT source, count_if(kind <> 'reject' AND NOT coalesce({GAP}, false)) AS decoded, "
+        f"count_if({GAP}) AS gaps FROM {silver} GROUP BY source"
+    )
 
 
 def messages_known(relations: Collection[str]) -> str:

@@ -36,10 +36,11 @@ from pipelines.bronze.amqp.connection import Server, connect
 from pipelines.bronze.amqp.messages import Delivery
 from pipelines.bronze.amqp.queues import Drain, check_type, counted
 from pipelines.bronze.by_offset.columns import record_batch
+from pipelines.bronze.stream import bronze_rows
 from pipelines.bronze.transport import Stop
 from pipelines.bronze.trimmed import trimmed
 from pipelines.platform.checkpoints import read_note, write_whole
-from pipelines.platform.warehouse import BRONZE, Warehouse
+from pipelines.platform.warehouse import Warehouse
 
 MOST_MESSAGES = 20_000
 MOST_BYTES = 32 << 20
@@ -221,18 +222,11 @@ class Landing:
 
     def _append(self, batch: pa.RecordBatch) -> None:
         session = self._warehouse.session
-        rows = session.createDataFrame(pa.Table.from_batches([batch])).withColumns(
-            {
-                "source": F.lit(self._source.name),
-                "epoch": F.lit(self._source.epoch).cast("bigint"),
-                "ingested_at": F.current_timestamp(),
-            }
-        )
+        messages = session.createDataFrame(pa.Table.from_batches([batch]))
         writer = f"drained/{self._source.name}/{self._queue}/{self._writer}"
         once = None if self._warehouse.local else (writer, self._next)
-        self._warehouse.append(
-            rows.select([name for name, _ in BRONZE]), "bronze", "messages", once=once
-        )
+        rows = bronze_rows(messages, self._source)
+        self._warehouse.append(rows, "bronze", "messages", once=once)
 
     def _write(self) -> None:
         note = {

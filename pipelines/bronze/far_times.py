@@ -14,18 +14,17 @@ bronze tells how far it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
 from ingest.files.record import Record
-from pipelines.bronze.by_offset.columns import record_batch
-from pipelines.bronze.by_offset.source import Client, Partition
+from pipelines.bronze.by_offset.source import Client, Partition, partition_batch, portions
+from pipelines.bronze.stream import bronze_rows
 from pipelines.bronze.transport import Stop, Waiting
-from pipelines.platform.warehouse import BRONZE, Warehouse
+from pipelines.platform.warehouse import Warehouse
 
 TIME_HEADER = "kafka.timestamp"
 _MOST = (1 << 63) // 1000 - 1
@@ -73,26 +72,13 @@ def append_apart(
     count = 0
     for topic, number, start, end in waits:
         partition = Partition(topic, number)
-        for records in _portions(client.read(partition, start=start, end=end)):
+        read = map(_within_calendar, client.read(partition, start=start, end=end))
+        for records in portions(read, most=_BATCH_MESSAGES, bytes_most=_BATCH_BYTES):
             if stop():
                 return count
             _append(warehouse, source, partition, records=records)
             count += len(records)
     return count
-
-
-def _portions(records: Iterator[Record]) -> Iterator[list[Record]]:
-    """The records, with times that bronze can hold, in lists of bounded number and bytes."""
-    portion: list[Record] = []
-    size = 0
-    for record in records:
-        portion.append(_within_calendar(record))
-        size += len(record.value or b"")
-        if len(portion) == _BATCH_MESSAGES or size >= _BATCH_BYTES:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
 
 
 def _within_calendar(record: Record) -> Record:
@@ -107,20 +93,6 @@ def _within_calendar(record: Record) -> Record:
 def _append(
     warehouse: Warehouse, source: Source, partition: Partition, *, records: Sequence[Record]
 ) -> None:
-    batch = record_batch(
-        values=[record.value for record in records],
-        keys=[record.key for record in records],
-        headers=[record.headers for record in records],
-        topics=[partition.topic] * len(records),
-        partitions=[partition.number] * len(records),
-        offsets=[record.offset or 0 for record in records],
-        times=[record.timestamp for record in records],
-    )
-    rows = warehouse.session.createDataFrame(pa.Table.from_batches([batch])).withColumns(
-        {
-            "source": F.lit(source.name),
-            "epoch": F.lit(source.epoch).cast("bigint"),
-            "ingested_at": F.current_timestamp(),
-        }
-    )
-    warehouse.append(rows.select([name for name, _ in BRONZE]), "bronze", "messages")
+    table = pa.Table.from_batches([partition_batch(partition, records)])
+    rows = bronze_rows(warehouse.session.createDataFrame(table), source)
+    warehouse.append(rows, "bronze", "messages")

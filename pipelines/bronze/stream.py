@@ -1,4 +1,5 @@
-"""Messages as a stream into bronze: one query of Structured Streaming, and its checkpoint."""
+"""Messages as rows of bronze, and a stream of them: one query of Structured Streaming, and its
+checkpoint."""
 
 from __future__ import annotations
 
@@ -14,6 +15,18 @@ from pipelines.platform.warehouse import BRONZE, Warehouse
 POLL_SECONDS = 1
 
 
+def bronze_rows(messages: DataFrame, source: Source) -> DataFrame:
+    """Messages, by bronze's columns from `topic` to `headers`, as rows of bronze."""
+    rows = messages.withColumns(
+        {
+            "source": F.lit(source.name),
+            "epoch": F.lit(source.epoch).cast("bigint"),
+            "ingested_at": F.current_timestamp(),
+        }
+    )
+    return rows.select([name for name, _ in BRONZE])
+
+
 def append_stream(
     warehouse: Warehouse, source: Source, messages: DataFrame, *, checkpoint: str, stop: Stop
 ) -> int:
@@ -23,15 +36,8 @@ def append_stream(
     the batch at work is given up: the next run does it again, and none is doubled. Raises what
     Spark raises where the query fails.
     """
-    rows = messages.withColumns(
-        {
-            "source": F.lit(source.name),
-            "epoch": F.lit(source.epoch).cast("bigint"),
-            "ingested_at": F.current_timestamp(),
-        }
-    )
     writer = (
-        rows.select([name for name, _ in BRONZE])
+        bronze_rows(messages, source)
         .writeStream.format("delta")
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)

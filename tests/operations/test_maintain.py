@@ -51,6 +51,13 @@ def _query(project: Project, query: str) -> list[dict[str, Any]]:
     return answer.records
 
 
+def _age(project: Project) -> None:
+    """All that bronze and silver have came 100 days earlier."""
+    for table, column in (("bronze.messages", "ingested_at"), ("silver.cdc", "decoded_at")):
+        update = f"UPDATE {table} SET {column} = {column} - INTERVAL 100 DAYS"
+        assert project.ingest("sql", "--write", update).code == 0
+
+
 def _maintained(project: Project) -> dict[str, dict[str, Any]]:
     answer = project.ingest("maintain", "--json")
     assert answer.code == 0, answer.err
@@ -256,9 +263,7 @@ def test_what_gold_may_ask_for_stays(
     for number, messages in enumerate((old, [change("items", "INSERT", 10, id="2", price="3")])):
         project.land(f"{number}.jsonl", messages)
         assert project.ingest("run").code == 0
-    for table, column in (("bronze.messages", "ingested_at"), ("silver.cdc", "decoded_at")):
-        update = f"UPDATE {table} SET {column} = {column} - INTERVAL 100 DAYS"
-        assert project.ingest("sql", "--write", update).code == 0
+    _age(project)
     project.land("9.jsonl", [change("boxes", "INSERT", 5, id="2", price="5")])
     for stage in ("bronze", "silver"):
         assert project.ingest(stage).code == 0
@@ -286,9 +291,7 @@ def test_changes_that_a_column_orders_stay(
     for number, messages in enumerate(([_insert(1, 1, 1), _update(1, 10, 3)], [_insert(2, 2, 5)])):
         project.land(f"{number}.jsonl", messages)
         assert project.ingest("run").code == 0
-    for table, column in (("bronze.messages", "ingested_at"), ("silver.cdc", "decoded_at")):
-        update = f"UPDATE {table} SET {column} = {column} - INTERVAL 100 DAYS"
-        assert project.ingest("sql", "--write", update).code == 0
+    _age(project)
     assert _maintained(project)["silver.cdc"]["rows_trimmed"] == 0
     project.land("9.jsonl", [_update(1, 11, 20)])
     assert project.ingest("run").code == 0

@@ -307,8 +307,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for queue, start, end in partition.value:
             try:
-                for records in _portions(self._records(queue, start, end)):
-                    yield _batch(queue, records)
+                read = self._records(queue, start, end)
+                for records in portions(read, most=_BATCH_MESSAGES, bytes_most=_BATCH_BYTES):
+                    yield partition_batch(queue, records)
             except (OSError, ValueError) as error:
                 raise Stopped(f"{queue}: {error}") from None
 
@@ -396,21 +397,21 @@ def _shared_out(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
         yield shared
 
 
-def _portions(records: Iterable[Record]) -> Iterator[list[Record]]:
+def portions(records: Iterable[Record], *, most: int, bytes_most: int) -> Iterator[list[Record]]:
     """The records in lists that are bounded by number and bytes."""
     portion: list[Record] = []
     size = 0
     for record in records:
         portion.append(record)
         size += len(record.value or b"")
-        if len(portion) == _BATCH_MESSAGES or size >= _BATCH_BYTES:
+        if len(portion) == most or size >= bytes_most:
             yield portion
             portion, size = [], 0
     if portion:
         yield portion
 
 
-def _batch(partition: Partition, records: Sequence[Record]) -> pa.RecordBatch:
+def partition_batch(partition: Partition, records: Sequence[Record]) -> pa.RecordBatch:
     """Messages of one partition as bronze's columns."""
     return record_batch(
         values=[record.value for record in records],

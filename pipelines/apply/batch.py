@@ -58,14 +58,14 @@ class TableBatch:
     `silver`, `target_table`: SQL names of silver's table and the target's. `staged`: of a relation
     that has the changes of this batch, where they were read beforehand. `watermarks`: what gold
     remembers of the source table. `new_truncates`: those that the batch brings, `earlier_truncates`
-    those before it; each with its time (µs) where rows that it leaves behind
-    show that (soft deletes, versions).
-    `fresh`: the target was made in this run. `shared`: other source tables feed it too. `only`: SQL
-    that narrows every reading of silver. `later_names`: those that the source table has had since.
-    `missing_order_keys`: how many changes have no value of `sequence_by`. `version`: the target's
-    now, None where somebody wrote what gold did not record. `newest`: the latest event time (µs)
-    applied to the target. `again`: SQL that is true for those of its changes, as `events`, that an
-    earlier run applied: what lay below an open transaction then.
+    those before it; each with its time (µs) where rows that it leaves behind show that (soft
+    deletes, versions). `fresh`: it is the first of a target that was made in this run. `shared`:
+    other source tables feed the target too. `only`: SQL that narrows every reading of silver.
+    `later_names`: those that the source table has had since. `missing_order_keys`: how many changes
+    have no value of `sequence_by`. `newest`: the latest event time (µs) applied to the target
+    before it. `again`: SQL that is true for those of its changes, as `events`, that an earlier run
+    applied: what lay below an open transaction then. `version`: the target's when the batch's turn
+    comes, None where its log has what gold did not record.
     """
 
     table: SourceTable
@@ -179,6 +179,12 @@ class TableBatch:
         if self.newest is None:
             return not self.watermarks.applied
         return all(s.oldest is not None and s.oldest >= self.newest for s in self.stats)
+
+    @property
+    def newest_after(self) -> int | None:
+        """The latest event time (µs) applied to the target, once the batch is."""
+        times = (self.newest, *(stats.newest for stats in self.stats))
+        return max((time for time in times if time is not None), default=None)
 
     @cached_property
     def images(self) -> set[tuple[str, ...]]:

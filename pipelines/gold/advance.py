@@ -12,7 +12,7 @@ from ingest.ddl.changes import names_through, renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of, lowered
-from ingest.position import highest, lowest, pos_literal
+from ingest.position import highest, lowest
 from ingest.sql.silver import silver_changes
 from pipelines.apply.batch import Count, TableBatch
 from pipelines.apply.modes import apply
@@ -120,14 +120,13 @@ def advance(
         warehouse,
         [_feed(feeding, columns) for feeding in feedings],
         TargetTable(contract=contract, columns=columns, shared=shared),
-        watermarks=now.watermarks,
+        progress=now,
         above=coming.above,
         only=pending.limit.only,
         staged=coming.staged,
+        fresh=fresh,
     )
-    now, unfit = _apply_in_turn(
-        ledger, coming, now, batches=batches, fresh=fresh, was_unkeyed=was_unkeyed
-    )
+    now, unfit = _apply_in_turn(ledger, coming, now, batches=batches, was_unkeyed=was_unkeyed)
     _enter_outgrown([feeding for feeding in feedings if feeding.table in unfit])
     now = replace(_up_to(now, coming, pending), contract=contract)
     # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
@@ -151,12 +150,12 @@ def _apply_in_turn(
     now: Progress,
     *,
     batches: Sequence[TableBatch],
-    fresh: bool,
     was_unkeyed: bool,
 ) -> tuple[Progress, set[SourceTable]]:
     """The target's progress once the batches of its source tables are applied, one after the
     other, and the tables of which some value did not fit.
 
+    Which version the target has, and whether gold wrote all of it, shows when a batch's turn comes.
     Batches up to `partly_applied` were applied but for open transactions: they come again, and
     Delta's log cannot tell which rows they wrote. Nor does what a killed run left of the other
     tables show any more once the first is recorded.
@@ -165,12 +164,6 @@ def _apply_in_turn(
     again = any(stats.first <= partly for batch in batches for stats in batch.stats)
     unfit = set[SourceTable]()
     for number, batch in enumerate(batches):
-        batch = replace(
-            batch,
-            fresh=fresh and number == 0,
-            newest=now.freshness,
-            again=_applied_before(batch, now),
-        )
         if not batch.keeps.latest:
             batch = replace(batch, version=_version(warehouse, now, fresh=batch.fresh, again=again))
             again = again or (number == 0 and len(batches) > 1 and batch.version is None)
@@ -194,17 +187,6 @@ def _record(ledger: Ledger, coming: TargetBatch, now: Progress, *, batch: TableB
     applied = {name: to for name, to in coming.applied_batches.items() if name in names}
     row = replace(now.uncounted(), tables={**now.tables, **applied})
     record_progress(ledger.warehouse, [row], ledger.progress_by_target)
-
-
-def _applied_before(batch: TableBatch, now: Progress) -> str:
-    """`TableBatch.again`. What its own progress does not show applied counts as new: a source table
-    that was closed then, or lags behind, has nothing there."""
-    applied = batch.watermarks.applied
-    lags = batch.above < now.batch or bool(batch.projection.sequence)
-    if now.below is None or now.partly_applied is None or applied is None or lags:
-        return "false"
-    below = f"pos < {pos_literal(now.below)} AND pos <= {pos_literal(applied)}"
-    return f"(batch <= {now.partly_applied} AND {below})"
 
 
 def _up_to(now: Progress, coming: TargetBatch, pending: PendingChanges) -> Progress:
@@ -266,12 +248,11 @@ def _applied(
     unfit = applied.unfit or bool(counts["rejected"])
     if was_unkeyed:
         typed_at_last(warehouse, batch)
-    times = (now.freshness, *(stats.newest for stats in batch.stats))
     now = replace(
         now,
         watermarks={**now.watermarks, batch.projection.label: watermarks},
         last_pos=highest([now.last_pos, watermarks.applied]),
-        freshness=max((time for time in times if time is not None), default=None),
+        freshness=batch.newest_after,
     )
     return now.counting(counts), unfit
 

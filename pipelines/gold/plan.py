@@ -22,12 +22,12 @@ from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, declared_for, label_of, lowered
-from ingest.position import Pos, lowest_copies
+from ingest.position import Pos, lowest_copies, pos_literal
 from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
-from ingest.sql.silver import TRUNCATES, truncates, up_to_batches
+from ingest.sql.silver import TRUNCATES, below_pos, truncates, up_to_batches
 from pipelines.apply.batch import TableBatch, Truncates
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
@@ -188,16 +188,31 @@ def table_batches(
     feeds: Sequence[Feed],
     target: TargetTable,
     *,
-    watermarks: Mapping[str, Watermarks],
+    progress: Progress,
     above: Mapping[SourceTable, int],
     only: str,
     staged: str | None,
+    fresh: bool,
 ) -> list[TableBatch]:
-    """What source tables have new for their target, each in silver's batches above its own of
-    `above`. `staged`: see `TableBatch`."""
-    batches = _batches(warehouse, feeds, target, watermarks=watermarks)
-    new = [replace(batch, above=above[batch.table], only=only, staged=staged) for batch in batches]
+    """What source tables have new for their target, in the order in which they are applied to it,
+    each in silver's batches above its own of `above`. `fresh`, `staged`: see `TableBatch`."""
+    new: list[TableBatch] = []
+    for batch in _batches(warehouse, feeds, target, watermarks=progress.watermarks):
+        batch = replace(batch, above=above[batch.table], only=only, staged=staged)
+        newest = new[-1].newest_after if new else progress.freshness
+        again = _applied_before(batch, progress)
+        new.append(replace(batch, fresh=fresh and not new, newest=newest, again=again))
     return with_truncates(warehouse, new)
+
+
+def _applied_before(batch: TableBatch, progress: Progress) -> str:
+    """`TableBatch.again`. What its own progress does not show applied counts as new: a source table
+    that was closed then, or lags behind, has nothing there."""
+    applied, below, partly = batch.watermarks.applied, progress.below, progress.partly_applied
+    lags = batch.above < progress.batch or bool(batch.projection.sequence)
+    if below is None or partly is None or applied is None or lags:
+        return "false"
+    return f"(batch <= {partly} AND {below_pos(below)} AND pos <= {pos_literal(applied)})"
 
 
 def _batches(

@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import replace
 
 from ingest.codes import Code
-from ingest.position import highest
 from ingest.sql.fold import append
 from ingest.sql.fold.reconstruction import with_keys
 from ingest.sql.projection import events
@@ -18,6 +17,7 @@ from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
+from pipelines.apply.watermarks import applied_watermarks
 from pipelines.targets.rejects import have_rejects
 
 
@@ -76,15 +76,8 @@ def exact_history(frames: Frames, batch: TableBatch) -> str:
 def _applied(frames: Frames, batch: TableBatch, counts: Counter[str]) -> Applied:
     """What gold remembers of the source table, and what is counted: what leaves no row, too."""
     counts["deleted"] += batch.total("deletes") + batch.total("truncates")
-    after = replace(
-        batch.watermarks,
-        applied=highest([batch.watermarks.applied, batch.highest]),
-        version=frames.warehouse.last_commit("gold", batch.target).version,
-        changes=batch.history_changes,
-        widest=batch.widest,
-        spellings=batch.spellings,
-    )
-    return Applied(after, counts)
+    version = frames.warehouse.last_commit("gold", batch.target).version
+    return Applied(replace(applied_watermarks(batch), version=version), counts)
 
 
 def _images_expected(batch: TableBatch) -> bool:

@@ -1,4 +1,4 @@
-"""What gold remembers of a source table once a batch of it is applied."""
+"""What gold remembers of a source table once changes of it are applied, in whichever way."""
 
 from __future__ import annotations
 
@@ -9,34 +9,83 @@ from pipelines.apply.batch import TableBatch
 from pipelines.targets.progress import Watermarks
 
 
+def applied_watermarks(batch: TableBatch) -> Watermarks:
+    """What the batch comes to however the target keeps rows: how far the source table is applied,
+    and what its changes were like."""
+    return replace(
+        batch.watermarks,
+        applied=highest([batch.watermarks.applied, batch.highest]),
+        changes=batch.history_changes,
+        widest=batch.widest,
+        spellings=batch.spellings,
+    )
+
+
 def watermarks_after(
     batch: TableBatch, *, unwritten: bool, partial: bool, last_baseless: Pos | None = None
 ) -> Watermarks:
-    """What gold remembers of the source table after the batch.
+    """What gold remembers of the source table after a batch of rows with keys.
 
     `unwritten`: some change may not have been written because it changed nothing; `partial`: some
     image left columns as they were; `last_baseless`: the highest position of a partial image
     without base.
     """
-    before = batch.watermarks
+    before, after = batch.watermarks, applied_watermarks(batch)
     named = any(stats.keyless or stats.key_columns for stats in batch.stats)
-    applied = highest([before.applied, batch.highest])
     truncates = {**batch.earlier_truncates, **batch.new_truncates}
     if batch.keeps.latest and not batch.soft:
         # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
         last = outermost(truncates, by_arrival=batch.projection.by_arrival)
         truncates = {pos: truncates[pos] for pos in last}
     return replace(
-        before.with_truncates(truncates),
-        applied=applied,
-        batch_high_positions=before.high_positions_after(batch.above, batch.last, applied),
+        after.with_truncates(truncates),
+        batch_high_positions=before.high_positions_after(batch.above, batch.last, after.applied),
         last_removal=highest([before.last_removal, batch.last_removal]),
         last_noop=highest([before.last_noop, batch.highest]) if unwritten else before.last_noop,
         partials=before.partials or partial,
         last_baseless=highest([before.last_baseless, last_baseless]),
         unhashed=before.unhashed or bool(batch.total("unhashed")),
-        changes=batch.history_changes,
-        widest=batch.widest,
-        spellings=batch.spellings,
         key_overridden=before.key_overridden or (named and not batch.projection.native),
     )
+
+
+def watermarks_of_history(batch: TableBatch) -> Watermarks:
+    """The watermarks of a source table whose changes have other positions than before, of the batch
+    that is all its history. What cannot be told is taken for the case in which most counts as
+    late."""
+    after = applied_watermarks(batch)
+    partials = bool(batch.total("partials"))
+    return replace(
+        after.with_truncates(batch.new_truncates),
+        last_removal=batch.last_removal,
+        last_noop=after.applied,
+        partials=partials or batch.partial,
+        last_baseless=after.applied if partials else None,
+        key_overridden=key_overridden(batch),
+        unhashed=bool(batch.total("unhashed")),
+    )
+
+
+def watermarks_of_both(
+    known: Watermarks, batch: TableBatch, *, last_baseless: Pos | None
+) -> Watermarks | None:
+    """Watermarks that hold for the rows that `known` are of, as for those that the batch, which is
+    all history, makes; None where the positions of the two cannot be compared.
+
+    Under another key other changes move a row, under other columns other ones change nothing, and
+    other partial images lack a base (`last_baseless`).
+    """
+    top = batch.highest
+    if known.applied is not None and top is not None and len(known.applied) != len(top):
+        return None
+    return replace(
+        known.with_baseless(last_baseless),
+        last_removal=highest([known.last_removal, batch.last_removal]),
+        last_noop=known.applied if batch.keeps.versions else known.last_noop,
+    )
+
+
+def key_overridden(batch: TableBatch) -> bool:
+    """Whether silver's own keys of the source table, of which the batch is all history, are not the
+    target's."""
+    return bool(batch.projection.keys) and not batch.projection.native

@@ -24,7 +24,7 @@ from ingest.errors import TableError
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable, label_of, lowered
-from ingest.position import Pos, highest
+from ingest.position import Pos
 from ingest.sql.delivery import DELIVERY_TYPES
 from ingest.sql.fold.key_changes import not_told_apart
 from ingest.sql.fold.reconstruction import several_owners
@@ -37,6 +37,7 @@ from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
 from pipelines.apply.modes import KEYED
+from pipelines.apply.watermarks import watermarks_of_both, watermarks_of_history
 from pipelines.gold.accounting import Entered, enter_left_out, resolve_rejects
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import (
@@ -57,7 +58,6 @@ from pipelines.targets.contract import check_made_for, may_share_keys
 from pipelines.targets.progress import (
     Progress,
     ProgressByTarget,
-    Watermarks,
     record_progress,
 )
 from pipelines.targets.table import columns_of, keys_of
@@ -207,9 +207,8 @@ def note_rewritten(
     """Raise the watermarks so that they hold for the rows of before and for those that history
     makes, and record them.
 
-    Under another key other changes move a row, under other columns other ones change nothing, and
-    other partial images lack a base (`last_baseless`, by label). Positions by which rows are
-    ordered otherwise than before cannot be compared: of these `note_reordered` tells afterwards.
+    `last_baseless`: by label. Of positions that cannot be compared `note_reordered` tells
+    afterwards.
     """
     progress = known.get((reconstruction.source, reconstruction.target))
     if progress is None:
@@ -218,22 +217,13 @@ def note_rewritten(
     for batch in reconstruction.batches:
         label = batch.projection.label
         before = progress.watermarks.get(label)
-        if before is None or not _comparable(before, batch):
+        if before is None:
             continue
-        noted[label] = replace(
-            before,
-            last_removal=highest([before.last_removal, batch.last_removal]),
-            last_noop=before.applied if batch.keeps.versions else before.last_noop,
-            last_baseless=highest([before.last_baseless, last_baseless.get(label)]),
-        )
+        both = watermarks_of_both(before, batch, last_baseless=last_baseless.get(label))
+        if both is not None:
+            noted[label] = both
     if noted.items() - progress.watermarks.items():
         record_progress(reconstruction.warehouse, [progress.with_watermarks(noted)], known)
-
-
-def _comparable(known: Watermarks, batch: TableBatch) -> bool:
-    """Whether positions have as many numbers as those that were applied."""
-    top = batch.highest
-    return known.applied is None or top is None or len(known.applied) == len(top)
 
 
 def note_reordered(reconstruction: Reconstruction, known: ProgressByTarget) -> None:
@@ -249,34 +239,6 @@ def reordered(reconstruction: Reconstruction, progress: Progress) -> bool:
     the rows order them, or did before."""
     before = progress.contract.sequence if progress.contract is not None else ()
     return bool(before or reconstruction.contract.sequence)
-
-
-def watermarks_of_history(batch: TableBatch) -> Watermarks:
-    """The watermarks of a source table whose changes have other positions than before. What cannot
-    be told is taken for the case in which most counts as late."""
-    applied = batch.highest
-    partials = bool(batch.total("partials"))
-    return replace(
-        Watermarks().with_truncates(batch.new_truncates),
-        applied=applied,
-        last_removal=batch.last_removal,
-        last_noop=applied,
-        partials=partials or batch.partial,
-        last_baseless=applied if partials else None,
-        key_overridden=key_overridden(batch),
-        unhashed=bool(batch.total("unhashed")),
-        spellings=batch.spellings,
-        domain=batch.watermarks.domain,
-        tenant=batch.watermarks.tenant,
-        horizons=batch.watermarks.horizons,
-        changes=batch.history_changes,
-        widest=batch.widest,
-    )
-
-
-def key_overridden(batch: TableBatch) -> bool:
-    """Whether silver's own keys of the source table are not the target's."""
-    return bool(batch.projection.keys) and not batch.projection.native
 
 
 def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:

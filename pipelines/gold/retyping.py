@@ -7,7 +7,6 @@ done before. What fails again stays, with the attempts counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from ingest.config.routes import Route
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
-from ingest.position import Pos, highest
+from ingest.position import Pos
 from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES
 from ingest.sql.fold.late_keys import those_held
 from ingest.sql.projection import events
@@ -34,6 +33,7 @@ from ingest.sql.rejects.rows import (
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
+from pipelines.apply.watermarks import watermarks_of_history
 from pipelines.gold.refold import (
     all_of,
     applied_history,
@@ -42,7 +42,6 @@ from pipelines.gold.refold import (
     note_rewritten,
     overwrite_rows,
     refold,
-    watermarks_of_history,
 )
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import named
@@ -183,9 +182,7 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
 def _save_last_baseless(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
     progress = ledger.progress_by_target[ledger.source, batch.target]
-    watermarks = progress.watermarks[batch.projection.label]
-    last = highest([watermarks.last_baseless, pos])
-    _note(ledger, batch, replace(watermarks, last_baseless=last))
+    _note(ledger, batch, progress.watermarks[batch.projection.label].with_baseless(pos))
 
 
 def _note(ledger: Ledger, batch: TableBatch, watermarks: Watermarks) -> None:

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from ingest.config.routes import Route
 from ingest.names import SourceTable
-from ingest.position import highest
 from ingest.sql.projection import events
 from ingest.sql.query import select
 from ingest.sql.rejects import retyped
@@ -102,9 +101,8 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
     verdicts = retyped.typed_again(batch.projection, changes, claims, rejects=True)
     change_rejects(frames.warehouse, retyped.as_changes(verdicts, baseless=baseless))
     label = batch.projection.label
-    known = row.watermarks.get(label, Watermarks())
-    last_baseless = highest([known.last_baseless, last])
-    watermarks = {**row.watermarks, label: replace(known, last_baseless=last_baseless)}
+    known = row.watermarks.get(label, Watermarks()).with_baseless(last)
+    watermarks = {**row.watermarks, label: known}
     return replace(row, watermarks=watermarks).counting(counts)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from ingest.config.modes import TargetContract
 from ingest.names import lowered
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos, highest, pos_literal
 from ingest.sql.quoting import typed_columns
 from pipelines.platform.warehouse import Warehouse
 
@@ -155,6 +155,10 @@ class Watermarks:
         times = tuple(truncates[pos] for pos in listed)
         more = self.more_truncates or len(truncates) > TRUNCATES_MOST
         return replace(self, truncates=tuple(listed), truncate_times=times, more_truncates=more)
+
+    def with_baseless(self, pos: Pos | None) -> Watermarks:
+        """The watermarks once a partial image at a position, where there is one, has no base."""
+        return replace(self, last_baseless=highest([self.last_baseless, pos]))
 
 
 def unconfirmed(source: str, target: str) -> str:

@@ -15,8 +15,8 @@ MESSAGE_TYPES = "epoch bigint, topic string, `partition` int, offset bigint"
 DELIVERY_TYPES = f"{MESSAGE_TYPES}, `row` int"
 
 
-def listed(alias: str = "", names: Sequence[str] = DELIVERY) -> str:
-    """The columns one after the other, those of `alias` where it is given."""
+def origin(alias: str = "", names: Sequence[str] = DELIVERY) -> str:
+    """The columns that say where a row came from, those of `alias` where it is given."""
     return ", ".join(f"{alias}{'.' if alias else ''}`{name}`" for name in names)
 
 

@@ -18,7 +18,7 @@ from ingest.names import lowered
 from ingest.position import HALF, Pos, in_log, pos_literal, source_part
 from ingest.sql import casts
 from ingest.sql.casts import as_text
-from ingest.sql.delivery import listed
+from ingest.sql.delivery import origin
 from ingest.sql.lineage import translated, without_early
 from ingest.sql.masks import Masking, as_it_was, mask_of, masked
 from ingest.sql.metadata import renamed_in_gold
@@ -267,7 +267,7 @@ def events(projection: Projection, changes: str) -> str:
   IF({leaves_key}, {others}, {before}) AS before,
   coalesce(after_image = 'partial', false) AS partial,
   CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
-  value_hash AS digest, batch, {listed()},
+  value_hash AS digest, batch, {origin()},
   CASE WHEN op IN ('delete', 'truncate') THEN CAST(array() AS array<string>)
     ELSE CAST({misfits} AS array<string>) END AS misfits,
   size(array_except(array({names}), coalesce({sent}, array()))) AS lacks

@@ -15,7 +15,7 @@ from ingest.fold.fold import Change
 from ingest.names import SourceTable, lowered
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached
 from ingest.sql.fold.late_keys import held_by_others
-from ingest.sql.fold.states import listed, typed_states
+from ingest.sql.fold.states import as_states, typed_states
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
 from ingest.sql.silver import ROW_CHANGES, past_horizon, silver_changes, tied_to
@@ -360,6 +360,6 @@ class TableBatch:
         """SQL of fold results (kind `state`) as rows for the MERGE."""
         return typed_states(self.projection, relation, exact=exact)
 
-    def listed(self, rows: str) -> str:
-        """SQL of `ingest.sql.fold.latest` with the columns of `typed_states`, absent ones null."""
-        return listed(self.projection, rows, sets=self.sets)
+    def as_states(self, rows: str) -> str:
+        """Rows of `ingest.sql.fold.latest` with the columns of `typed_states`, absent ones NULL."""
+        return as_states(self.projection, rows, sets=self.sets)

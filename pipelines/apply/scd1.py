@@ -111,7 +111,7 @@ def fast_history(frames: Frames, batch: TableBatch) -> str | None:
     never changed.
     """
     if batch.whole:
-        rows = batch.listed(latest(batch.projection, batch.changes(), sets=batch.sets))
+        rows = batch.as_states(latest(batch.projection, batch.changes(), sets=batch.sets))
         return not_gone(rows)
     odd = _odd_keys(frames, batch) if not batch.reread else None
     if odd is None:
@@ -119,7 +119,7 @@ def fast_history(frames: Frames, batch: TableBatch) -> str | None:
     keys = frames.key_view(odd)
     changes = batch.projection.masked(batch.changes())
     plain = changes_of_other_keys(changes, batch.projection, keys)
-    rows = batch.listed(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))
+    rows = batch.as_states(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))
     return not_gone(union_all([rows, _history_states(frames, batch, keys)]) if odd else rows)
 
 
@@ -202,7 +202,7 @@ def _on_time(
         unless = late.relation or frames.view(SCHEMA.empty_table())
         changes = without_copies(batch, batch.changes())
         rows = latest(batch.projection, changes, sets=batch.sets, unless=unless)
-        return [batch.listed(rows)], batch.total("changes")
+        return [batch.as_states(rows)], batch.total("changes")
     states, left = on_time(frames, batch, judged=judged, late=late)
     return ([batch.typed_states(states, exact=False)] if states is not None else []), left
 

@@ -66,7 +66,7 @@ QUERIES = {
     "typed_states": states.typed_states(PROJECTION, states.leaving_rows("results"), exact=True),
     "no_states": states.no_states(PROJECTION, "results"),
     "typed_keys": states.typed_keys(PROJECTION, "results"),
-    "listed": states.not_gone(states.listed(PROJECTION, "SELECT * FROM t", sets=("id",))),
+    "as_states": states.not_gone(states.as_states(PROJECTION, "SELECT * FROM t", sets=("id",))),
     "those_held": late_keys.those_held(
         late_keys.held_by_others("gold.t", PROJECTION, soft=True, versions=False), keys="named"
     ),

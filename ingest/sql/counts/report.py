@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.sql.delivery import listed
+from ingest.sql.delivery import origin
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text
 
@@ -67,7 +67,7 @@ def rejects(relation: str, *, most: int, example: int) -> str:
     kind = "code, stage, source, target"
     shown = f"id, error, substring(value, 1, {example}) AS value, octet_length(value) AS bytes"
     return (
-        f"SELECT {kind}, count(*) AS rejects, min_by(struct({shown}), struct({listed()})) "
+        f"SELECT {kind}, count(*) AS rejects, min_by(struct({shown}), struct({origin()})) "
         f"AS example FROM ({relation}) GROUP BY {kind} ORDER BY rejects DESC, 1, 2, 3, 4 "
         f"LIMIT {most}"
     )

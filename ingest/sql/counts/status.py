@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from ingest.codes import Code
 from ingest.position import EPOCH
-from ingest.sql.delivery import MESSAGE, listed
+from ingest.sql.delivery import MESSAGE, origin
 from ingest.sql.query import query, union_all
 from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import DECODE_ID
@@ -33,7 +33,7 @@ def messages_known(relations: Collection[str]) -> str:
 
     Offsets are counted, in bitmaps: exactly, and without memory of their own.
     """
-    names = f"source, {listed(names=MESSAGE)}"
+    names = f"source, {origin(names=MESSAGE)}"
     return query(
         messages=union_all(f"SELECT {names} FROM {relation}" for relation in relations),
         bitmaps="SELECT source, bitmap_construct_agg(bitmap_bit_position(offset)) AS bits "
@@ -64,7 +64,7 @@ def stepped_back(silver: str, sources: Collection[str]) -> str:
     names = sql_texts(sorted(sources))
     code = sql_text(Code.CLOCK_STEPPED_BACK.value)
     return (
-        f"SELECT source, count(DISTINCT {listed(names=MESSAGE)}) AS n FROM {silver} "
+        f"SELECT source, count(DISTINCT {origin(names=MESSAGE)}) AS n FROM {silver} "
         f"WHERE source IN ({names}) AND array_contains(warnings, {code}) GROUP BY source"
     )
 

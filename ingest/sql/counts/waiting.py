@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ingest.sql.delivery import listed
+from ingest.sql.delivery import origin
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text, sql_texts
 
@@ -19,7 +19,7 @@ def undecoded(bronze: str, silver: str | None, *, sources: Collection[str]) -> s
     if silver is not None:
         on = " AND ".join(f"b.`{name}` <=> k.`{name}`" for name in _STREAM)
         found["reached"] = (
-            f"SELECT {listed(names=_STREAM)}, max(offset) AS reached FROM {silver} "
+            f"SELECT {origin(names=_STREAM)}, max(offset) AS reached FROM {silver} "
             f"WHERE {among} GROUP BY ALL"
         )
         found["undecoded"] = (

@@ -48,7 +48,7 @@ def leaving_rows(states: str) -> str:
     return f"{states} WHERE kind = 'state' AND NOT gone"
 
 
-def listed(projection: Projection, rows: str, *, sets: Sequence[str]) -> str:
+def as_states(projection: Projection, rows: str, *, sets: Sequence[str]) -> str:
     """Rows of `ingest.sql.fold.latest`, which have the columns `sets`, with the columns of
     `typed_states`: what they have not is NULL."""
     keys = ", ".join(f"`_k{i}`" for i in range(len(projection.keys)))

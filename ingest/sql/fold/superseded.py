@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ingest.names import SourceTable, lowered
 from ingest.position import source_part
-from ingest.sql.delivery import DELIVERY, listed, same
+from ingest.sql.delivery import DELIVERY, origin, same
 from ingest.sql.projection import Projection, as_today, events
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text, sql_texts
@@ -22,7 +22,7 @@ def with_names_beyond(projection: Projection, changes: str) -> str:
     delivery = (*DELIVERY, "batch")
     return query(
         events=events(projection, changes),
-        more=f"SELECT {listed(names=delivery)}, {names} AS beyond "
+        more=f"SELECT {origin(names=delivery)}, {names} AS beyond "
         f"FROM ({as_today(projection, changes)}) WHERE size({names}) > 0",
         both="SELECT e.*, coalesce(m.beyond, CAST(array() AS array<string>)) AS beyond "
         f"FROM events e LEFT JOIN more m ON {same('e', 'm', delivery)}",
@@ -45,7 +45,7 @@ def superseded(events: str, key_changes: str, *, soft: bool) -> str:
         "WHERE o.key IS NOT NULL AND size(o.misfits) = 0",
         bases="SELECT key, max(struct(pos, event_time, op = 'delete' AS gone, beyond)) AS base "
         f"FROM old WHERE {base} GROUP BY key",
-        superseded=f"SELECT {listed('o')}, o.batch, b.base.pos, b.base.event_time "
+        superseded=f"SELECT {origin('o')}, o.batch, b.base.pos, b.base.event_time "
         "FROM old o JOIN bases b ON o.key = b.key "
         f"WHERE {source_part('o.pos')} < {source_part('b.base.pos')} "
         "AND (b.base.gone OR size(array_except(o.beyond, b.base.beyond)) = 0)",

@@ -18,8 +18,7 @@ from ingest.identity import identity_sql
 from ingest.names import SourceTable, lowered
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import as_text, typed
-from ingest.sql.delivery import DELIVERY, same
-from ingest.sql.delivery import listed as delivered
+from ingest.sql.delivery import DELIVERY, origin, same
 from ingest.sql.lineage import translated
 from ingest.sql.masks import Masking, as_it_is, as_it_was, masked
 from ingest.sql.metadata import in_gold, source_name
@@ -102,7 +101,7 @@ def _had(columns: Mapping[str, str], looked: Looked, earlier: Sequence[Earlier])
     ]
 
 
-def listed(columns: Mapping[str, str]) -> str:
+def shown_columns(columns: Mapping[str, str]) -> str:
     """The view's columns, without _SIDES."""
     ours = _named_beside(columns)
     names = [*(ours[name] for name in FIRST), *columns, *(ours[name] for name in LAST)]
@@ -247,7 +246,7 @@ def of_tables(tables: Iterable[SourceTable]) -> str:
 
 def shown(view: str, columns: Mapping[str, str], *, where: str) -> str:
     """The view's rows for which `where` is true, without _SIDES, in order."""
-    return f"SELECT {listed(columns)} FROM ({view}) WHERE {where} ORDER BY {order(columns)}"
+    return f"SELECT {shown_columns(columns)} FROM ({view}) WHERE {where} ORDER BY {order(columns)}"
 
 
 def schemas(silver: str) -> str:
@@ -268,7 +267,7 @@ def without_joined(changes: str, sources: Iterable[str]) -> str:
     place = ("source", *DELIVERY)
     return query(
         changes=changes,
-        pairs=f"SELECT {delivered(names=place)} FROM changes "
+        pairs=f"SELECT {origin(names=place)} FROM changes "
         f"WHERE source IN ({sql_texts(sources)}) "
         f"AND array_contains(warnings, {joined})",
         others=f"SELECT c.* FROM changes c LEFT ANTI JOIN pairs p ON {same('c', 'p', place)} "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ingest.sql.casts import as_text
-from ingest.sql.delivery import DELIVERY, MESSAGE, listed, same
+from ingest.sql.delivery import DELIVERY, MESSAGE, origin, same
 from ingest.sql.query import query, select
 from ingest.sql.quoting import quoted, sql_text
 
@@ -21,7 +21,7 @@ def undecoded(bronze: str, silver: str, *, source: str | None) -> str:
     names = ("source", *MESSAGE)
     return query(
         messages=select(bronze, own),
-        known=f"SELECT DISTINCT {listed(names=names)} FROM {silver} WHERE {own}",
+        known=f"SELECT DISTINCT {origin(names=names)} FROM {silver} WHERE {own}",
         waiting="SELECT b.source, count(*) AS n FROM messages b LEFT ANTI JOIN known s "
         f"ON {same('b', 's', names)} GROUP BY b.source",
     )

@@ -6,7 +6,7 @@ person's; one of the person's rows has a delivery's columns and `mine`.
 
 from __future__ import annotations
 
-from ingest.sql.delivery import MESSAGE, listed, same
+from ingest.sql.delivery import MESSAGE, origin, same
 from ingest.sql.query import query, select
 from ingest.sql.quoting import sql_text
 
@@ -30,11 +30,11 @@ def within(events: str, changes: str, *, spans: str, most: int) -> str:
     inside = "(h.first IS NULL OR h.first <= e.pos) AND (h.last IS NULL OR e.pos <= h.last)"
     return query(
         changes=changes,
-        sent=f"SELECT {listed()}, {_texts()} AS texts FROM changes",
+        sent=f"SELECT {origin()}, {_texts()} AS texts FROM changes",
         events=events,
-        keyed=f"SELECT e.key, e.pos, {listed('e')}, s.texts "
+        keyed=f"SELECT e.key, e.pos, {origin('e')}, s.texts "
         f"FROM events e JOIN sent s ON {same('e', 's')}",
-        within=f"SELECT {listed('e')}, e.texts FROM keyed e JOIN {spans} h ON h.key = e.key "
+        within=f"SELECT {origin('e')}, e.texts FROM keyed e JOIN {spans} h ON h.key = e.key "
         f"AND {inside} LIMIT {most}",
     )
 
@@ -49,7 +49,7 @@ def rejects_of_messages(silver: str, held: str, *, source: str) -> str:
     """The rejects of silver for messages of a relation: of a message's columns, or a delivery's."""
     return query(
         rejects=select(silver, f"source = {sql_text(source)} AND kind = 'reject'"),
-        found=f"SELECT DISTINCT {listed('s')} FROM rejects s "
+        found=f"SELECT DISTINCT {origin('s')} FROM rejects s "
         f"JOIN {held} m ON {same('s', 'm', MESSAGE)}",
     )
 
@@ -63,7 +63,7 @@ def shards_of_transactions(silver: str, held: str, *, source: str) -> str:
         transactions="SELECT DISTINCT s.topic, s.`partition`, s.tx_id "
         f"FROM changes s JOIN {held} m ON {same('s', 'm')}",
         fragments=select(silver, f"{own} AND kind = 'fragment'"),
-        shards=f"SELECT DISTINCT {listed('s')} FROM fragments s JOIN transactions t "
+        shards=f"SELECT DISTINCT {origin('s')} FROM fragments s JOIN transactions t "
         "ON t.topic = s.topic AND t.`partition` = s.`partition` AND t.tx_id = s.tx_id",
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingest.codes import Code
-from ingest.sql.delivery import listed
+from ingest.sql.delivery import origin
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_texts
@@ -27,7 +27,7 @@ _COLUMNS = {
 def unfit(projection: Projection, events: str, *, voided: str) -> str:
     """The events whose key is NULL or whose values do not fit; `voided`: SQL of that column."""
     return (
-        f"SELECT {listed()}, {reason(projection)}, image, {voided} AS voided "
+        f"SELECT {origin()}, {reason(projection)}, image, {voided} AS voided "
         f"FROM ({events}) WHERE key IS NULL OR size(misfits) > 0"
     )
 
@@ -41,7 +41,7 @@ def lost(events: str, held: str, *, voided: str) -> str:
     """Of each key that a row of another source table holds (`held`: such rows' `key`) the newest of
     the events that fit, where it leaves a row under that key. `voided`: SQL on an event, true where
     a truncate has taken what it brought."""
-    each = f"struct({listed()}, image) AS e, pos"
+    each = f"struct({origin()}, image) AS e, pos"
     return query(
         events=events,
         fitting="SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
@@ -50,7 +50,7 @@ def lost(events: str, held: str, *, voided: str) -> str:
         newest="SELECT key, max_by(struct(e, leaves), pos) AS n FROM touched GROUP BY key",
         left="SELECT key, n.e AS e FROM newest WHERE n.leaves",
         held=held,
-        lost=f"SELECT {listed('n.e')}, {CONFLICT}, {NO_MISFITS} AS misfits, n.e.image, "
+        lost=f"SELECT {origin('n.e')}, {CONFLICT}, {NO_MISFITS} AS misfits, n.e.image, "
         "false AS voided FROM left n JOIN held o ON o.key = n.key",
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ingest.sql.delivery import listed
+from ingest.sql.delivery import origin
 from ingest.sql.query import query, select
 from ingest.sql.quoting import quoted, quoted_list, sql_text, sql_texts
 from ingest.sql.rejects.rows import DECODE_ID
 
-ORDER = f"source, {listed()}, stage, target"
+ORDER = f"source, {origin()}, stage, target"
 _REPLAYED = ("code", "error", "status", "attempts")
 """What a replay may say otherwise than silver does."""
 
@@ -22,11 +22,11 @@ def of_silver(silver: str, source: str | None) -> str:
         for name, called in (("error_code", "code"), ("error", "error"), ("value", "value"))
     )
     return (
-        f"SELECT {DECODE_ID} AS id, 'decode' AS stage, source, {listed()}, "
+        f"SELECT {DECODE_ID} AS id, 'decode' AS stage, source, {origin()}, "
         "CAST(NULL AS string) AS target, code, error, value, "
         "'open' AS status, CAST(0 AS bigint) AS attempts "
-        f"FROM (SELECT source, {listed()}, {last} FROM {silver} "
-        f"WHERE kind = 'reject' AND {_of(source)} GROUP BY source, {listed()})"
+        f"FROM (SELECT source, {origin()}, {last} FROM {silver} "
+        f"WHERE kind = 'reject' AND {_of(source)} GROUP BY source, {origin()})"
     )
 
 
@@ -97,7 +97,7 @@ def summary(rejects: str, *, kind: Sequence[str]) -> str:
     """How many rejects there are of each kind, the most first, with one's error."""
     names = ", ".join(kind)
     return (
-        f"SELECT {names}, count(*), min_by(error, struct({listed()})) FROM ({rejects}) "
+        f"SELECT {names}, count(*), min_by(error, struct({origin()})) FROM ({rejects}) "
         f"GROUP BY {names} ORDER BY count(*) DESC, {names}"
     )
 

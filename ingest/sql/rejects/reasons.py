@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ingest.codes import Code
-from ingest.sql.delivery import MESSAGE, listed
+from ingest.sql.delivery import MESSAGE, origin
 from ingest.sql.projection import Projection
 from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import BASELESS, CONFLICT, NO_MISFITS, code_and_error
 
-ORIGIN = f"{listed(names=MESSAGE)}, place AS `row`"
+ORIGIN = f"{origin(names=MESSAGE)}, place AS `row`"
 """The delivery that a result of `ingest.fold.arrow` is of."""
 _NO_IMAGE = "CAST(NULL AS map<string,string>) AS image"
 
 
 def unfit(projection: Projection, events: str) -> str:
     """The events whose key is NULL or whose values do not fit."""
-    return f"""SELECT {listed()}, {reason(projection)}, image
+    return f"""SELECT {origin()}, {reason(projection)}, image
 FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)"""
 
 
@@ -23,7 +23,7 @@ def of_others(events: str, held: str) -> str:
     """The events whose key a row has that another source table brought; `held`: such rows' `key`
     and `_source_table`, others among them."""
     return (
-        f"SELECT {listed('e')}, {CONFLICT}, {NO_MISFITS} AS misfits, e.image "
+        f"SELECT {origin('e')}, {CONFLICT}, {NO_MISFITS} AS misfits, e.image "
         f"FROM ({events}) e JOIN ({held}) t ON t.key = e.key WHERE t._source_table <> e.label"
     )
 
@@ -38,7 +38,7 @@ def beyond_horizon(changes: str) -> str:
     text = "expected a change from after the history that was trimmed, got one from before"
     why = code_and_error(Code.LATE_BEYOND_HORIZON, text)
     image = "coalesce(after, before, key) AS image"
-    return f"SELECT {listed()}, {why}, {NO_MISFITS} AS misfits, {image} FROM ({changes})"
+    return f"SELECT {origin()}, {why}, {NO_MISFITS} AS misfits, {image} FROM ({changes})"
 
 
 def missing_order_key(projection: Projection, changes: str) -> str:
@@ -56,7 +56,7 @@ def keyless(changes: str) -> str:
 
 def _with_image(changes: str, why: str) -> str:
     image = "coalesce(after, before) AS image"
-    return f"SELECT {listed()}, {why}, {NO_MISFITS} AS misfits, {image} FROM ({changes})"
+    return f"SELECT {origin()}, {why}, {NO_MISFITS} AS misfits, {image} FROM ({changes})"
 
 
 def reason(projection: Projection) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ingest.codes import Code
-from ingest.sql.delivery import MESSAGE, listed, same
+from ingest.sql.delivery import MESSAGE, origin, same
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.rejects.rows import DECODE_ID, NO_MISFITS
@@ -27,13 +27,13 @@ def undecoded(silver: str, rejects: str, *, source: str, code: str | None) -> st
         where += f" AND {said} = {sql_text(code)}"
     return query(
         # Silver has an `id` of its own: the message's.
-        rejected=f"SELECT {DECODE_ID} AS reject, {listed()}, min(struct(error_code, error)) AS why "
+        rejected=f"SELECT {DECODE_ID} AS reject, {origin()}, min(struct(error_code, error)) AS why "
         f"FROM {silver} WHERE {own} AND kind = 'reject' GROUP BY ALL",
         # A shard is there all the same, where the record that it is a part of was rejected.
-        decoded=f"SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver} "
+        decoded=f"SELECT DISTINCT {origin(names=MESSAGE)} FROM {silver} "
         f"WHERE {own} AND kind <> 'reject' "
         f"AND NOT coalesce(array_contains(warnings, {_SHARD}), false)",
-        undecoded=f"""SELECT s.reject AS id, {listed("s")}, {said} AS code,
+        undecoded=f"""SELECT s.reject AS id, {origin("s")}, {said} AS code,
   coalesce(r.error, s.why.error) AS error, coalesce(r.attempts, 0) AS attempts,
   coalesce(r.version, 0) AS version, max(d.offset) IS NOT NULL AS done
 FROM rejected s LEFT JOIN {rejects} r ON r.id = s.reject
@@ -49,7 +49,7 @@ def counted(undecoded: str) -> str:
 
 def messages(undecoded: str) -> str:
     """The messages that silver has no rows of."""
-    return f"SELECT DISTINCT {listed(names=MESSAGE)} FROM ({undecoded}) WHERE NOT done"
+    return f"SELECT DISTINCT {origin(names=MESSAGE)} FROM ({undecoded}) WHERE NOT done"
 
 
 def without_messages(bronze: str, old: str, *, kept: str) -> str:
@@ -57,7 +57,7 @@ def without_messages(bronze: str, old: str, *, kept: str) -> str:
     of their places)."""
     gone = query(
         kept=kept,
-        gone=f"SELECT DISTINCT {listed('m', MESSAGE)} FROM {bronze} m "
+        gone=f"SELECT DISTINCT {origin('m', MESSAGE)} FROM {bronze} m "
         f"LEFT ANTI JOIN kept k ON {same('m', 'k', MESSAGE)} WHERE {old}",
     )
     return (
@@ -69,7 +69,7 @@ def without_messages(bronze: str, old: str, *, kept: str) -> str:
 def as_rejects(undecoded: str, failed: str, *, source: str, columns: Iterable[str]) -> str:
     """What became of them, as rejects: those that are done are resolved, of others `failed`, a
     relation of silver's rejects, says why not; of which it says nothing bronze has no message."""
-    place = listed(names=MESSAGE)
+    place = origin(names=MESSAGE)
     now = {
         "stage": "'decode'",
         "source": sql_text(source),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.codes import Code
-from ingest.sql.delivery import listed, same
+from ingest.sql.delivery import origin, same
 from ingest.sql.projection import Projection
 from ingest.sql.query import query, select
 from ingest.sql.quoting import sql_text
@@ -30,7 +30,7 @@ def typed_again(projection: Projection, events: str, wanted: str, *, rejects: bo
         events=events,
         wanted=wanted,
         found=f"SELECT e.*{beside} FROM events e JOIN wanted o ON {same('o', 'e')}",
-        verdicts=f"SELECT {''.join(f'{alias}, ' for alias in said)}{listed()}, key, key_before, "
+        verdicts=f"SELECT {''.join(f'{alias}, ' for alias in said)}{origin()}, key, key_before, "
         f"op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(projection)} FROM found",
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ingest.codes import Code
 from ingest.position import source_part
-from ingest.sql.delivery import listed, same
+from ingest.sql.delivery import origin, same
 from ingest.sql.projection import LEAVES_KEY, NAMES_OLD_KEY
 from ingest.sql.query import query, select
 from ingest.sql.quoting import equal, sql_text, sql_texts
@@ -26,7 +26,7 @@ _SIZE = (
     " + coalesce(octet_length(to_json(misfits)), 0)"
 )
 """Bytes of a reject: its change, whose key is no longer than that, and what is said of it."""
-DECODE_ID = f"sha1(concat_ws('/', source, {listed()}))"
+DECODE_ID = f"sha1(concat_ws('/', source, {origin()}))"
 """The id of a reject that stands in silver."""
 
 
@@ -47,7 +47,7 @@ BASELESS = code_and_error(Code.NO_BASE_IMAGE, BASELESS_ERROR)
 
 def as_rejects(reasons: str, *, source: str, target: str, more: str = "") -> str:
     """Reasons as rejects, open and new; `more`: further columns of theirs, each after a comma."""
-    texts = f"{sql_text(source)}, {listed()}, {sql_text(target)}"
+    texts = f"{sql_text(source)}, {origin()}, {sql_text(target)}"
     return f"""SELECT sha1(concat_ws('/', {texts})) AS id, 'gold' AS stage,
   {sql_text(source)} AS source, topic, `partition`, offset, `row`, {sql_text(target)} AS target,
   code, error, misfits, encode(to_json(image), 'utf-8') AS value, 'open' AS status,
@@ -100,7 +100,7 @@ def left_aside(rejects: str, *, source: str, target: str, shared: bool) -> str:
 def not_among(set_aside: str, *, silver: str, source: str) -> str:
     """True for the rows of a source, in the table `silver`, that are not `set_aside`. The delete of
     a key change in two messages is so where the insert is (semantics.md, 34)."""
-    place = f"concat_ws('/', {listed()})"
+    place = f"concat_ws('/', {origin()})"
     inserts = query(
         aside=set_aside,
         inserts=f"SELECT {_half('s.', 'key_before')} FROM {silver} s JOIN aside a "

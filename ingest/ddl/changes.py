@@ -76,6 +76,12 @@ ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumnType
 TableChange = ChangeKey | RenameTable | FreezeTable | RecreateTable
 """Those of the whole table."""
 SchemaChange = ColumnChange | TableChange
+Change = TypeVar("Change", bound=_Change)
+
+
+def only(kind: type[Change], changes: Iterable[SchemaChange]) -> list[Change]:
+    """Those of the changes that are of one kind."""
+    return [change for change in changes if isinstance(change, kind)]
 
 
 def schema_changes(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple[SchemaChange, ...]:
@@ -280,7 +286,7 @@ def names_since(name: str, entries: Iterable[LineageEntry]) -> set[str]:
     declared = name.lower()
     now = {declared}
     for _, changes in _at_once(entries):
-        renames = [change for change in changes if isinstance(change, RenameColumn)]
+        renames = only(RenameColumn, changes)
         new = {change.new.lower() for change in renames if change.old.lower() in now}
         now = (now - freed(changes)) | new | {declared}
     return now
@@ -312,10 +318,7 @@ def name_today(name: str, entries: Iterable[LineageEntry]) -> str | None:
 def names_through(name: str, entries: Iterable[LineageEntry]) -> list[tuple[Pos | None, str]]:
     """What a column that is declared as `name`, before or behind a rename of it, is called in
     events from below each position, and (None) from the last one on."""
-    steps = [
-        (pos, [change for change in changes if isinstance(change, RenameColumn)])
-        for pos, changes in _at_once(entries)
-    ]
+    steps = [(pos, only(RenameColumn, changes)) for pos, changes in _at_once(entries)]
     given_up = (i for i, (_, made) in enumerate(steps) if name.lower() in freed(made))
     first = name
     for _, made in reversed(steps[: next(given_up, len(steps))]):
@@ -337,8 +340,7 @@ def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:
         gone = [change for change in changes if now is not None and frees(change) == now]
         if gone:
             now = gone[0].new.lower() if isinstance(gone[0], RenameColumn) else None
-        types = (change for change in changes if isinstance(change, AlterColumnType))
-        if any(change.name.lower() == now for change in types):
+        if any(change.name.lower() == now for change in only(AlterColumnType, changes)):
             return True
     return False
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ingest.ddl.changes import Lineage, RenameColumn, added_with_default, retypings
+from ingest.ddl.changes import Lineage, RenameColumn, added_with_default, only, retypings
 from ingest.names import lowered
 from ingest.position import HALF, Pos, in_log, pos_literal, source_part
 from ingest.sql import casts
@@ -152,8 +152,8 @@ class Projection:
 
         `as_sent`: their names are those of their time.
         """
-        renames = (e.change for e in self.lineage if isinstance(e.change, RenameColumn))
-        names = as_it_was(self.masks, list(renames)) if as_sent else self.masks
+        renames = only(RenameColumn, (entry.change for entry in self.lineage))
+        names = as_it_was(self.masks, renames) if as_sent else self.masks
         return masked(changes, names, zone=self.zone)
 
     @property
@@ -180,11 +180,8 @@ class Projection:
     def key_renamed(self) -> bool:
         """Whether a key column had another name before."""
         names = lowered(self.keys)
-        return any(
-            isinstance(entry.change, RenameColumn)
-            and names & {entry.change.old.lower(), entry.change.new.lower()}
-            for entry in self.lineage
-        )
+        renames = only(RenameColumn, (entry.change for entry in self.lineage))
+        return any(names & {rename.old.lower(), rename.new.lower()} for rename in renames)
 
     def misfits(self) -> list[tuple[str, str]]:
         """(column, SQL that is true where the after image has a misfit), where there can be one."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey
+from ingest.ddl.changes import ChangeKey, only
 from ingest.errors import TableError
 from pipelines.gold.refold import backfill, check_new_key, rekey
 from pipelines.gold.retyping import replay_misfits
@@ -61,7 +61,7 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
 def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> None:
     """Bring the target's rows to where its table is."""
     recreated = generations.recreates(entry)
-    if not recreated and any(isinstance(effect, ChangeKey) for effect in entry.effects):
+    if not recreated and only(ChangeKey, entry.effects):
         rekey(ledger, route)
     elif needed:
         backfill(ledger, route)

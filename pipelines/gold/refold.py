@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ingest.config.modes import TargetContract, declared_keeping
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn, name_today
+from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn, name_today, only
 from ingest.errors import TableError
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
@@ -269,7 +269,7 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
 
     They do where the old key is part of the new one.
     """
-    keys = [effect.keys for effect in entry.effects if isinstance(effect, ChangeKey)]
+    keys = [change.keys for change in only(ChangeKey, entry.effects)]
     if not keys or RecreateTable() in entry.effects or not declared_keeping(route).keyed:
         return
     present = lowered(columns_of(ledger.warehouse, route.target) or {})
@@ -277,9 +277,9 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
     old = [k for k in keys_of(ledger.warehouse, route.target) if k.lower() != shard]
     # As the target has them: a killed approval may have renamed them already.
     before = {
-        e.new.lower(): e.old.lower()
-        for e in entry.effects
-        if isinstance(e, RenameColumn) and e.old.lower() in present
+        rename.new.lower(): rename.old.lower()
+        for rename in only(RenameColumn, entry.effects)
+        if rename.old.lower() in present
     }
     later = changes_behind(entry, ledger.of(entry.table))
     named = (key.lower() for key in keys[-1] if key.lower() != shard)

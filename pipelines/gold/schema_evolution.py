@@ -8,7 +8,7 @@ from itertools import chain
 
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey
+from ingest.ddl.changes import ChangeKey, only
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of, lowered
@@ -244,10 +244,9 @@ def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) ->
     """Whether messages up to `top` that name another key are from before a change of it that was
     applied, or may be, where others stand `beside` them."""
     return any(
-        isinstance(effect, ChangeKey) and (beside or (entry.pos or ()) > top)
+        beside or (entry.pos or ()) > top
         for entry in ledger.of(table)
-        if entry.status == "applied"
-        for effect in entry.effects
+        if entry.status == "applied" and only(ChangeKey, entry.effects)
     )
 
 

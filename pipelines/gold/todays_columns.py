@@ -24,6 +24,7 @@ from ingest.ddl.changes import (
     SchemaChange,
     brought,
     ended,
+    only,
 )
 from ingest.ddl.widening import canonical_type, widens
 from ingest.names import lowered
@@ -125,11 +126,7 @@ def _types(entries: Iterable[Entry]) -> dict[str, str]:
 
 def _added(entries: Iterable[Entry]) -> list[tuple[str, str]]:
     """The columns that changes in force added, which no message need have shown yet."""
-    return [
-        (effect.name, effect.type or "string")
-        for effect in _effects(entries)
-        if isinstance(effect, AddColumn)
-    ]
+    return [(added.name, added.type or "string") for added in only(AddColumn, _effects(entries))]
 
 
 def _effects(entries: Iterable[Entry]) -> Iterable[SchemaChange]:
@@ -143,9 +140,8 @@ def _undecided(entries: Iterable[Entry]) -> dict[str, Entry]:
     first such change."""
     waiting: dict[str, Entry] = {}
     for entry in _not_let_in(entries):
-        for effect in entry.effects:
-            if isinstance(effect, AlterColumnType):
-                waiting.setdefault(effect.name.lower(), entry)
+        for change in only(AlterColumnType, entry.effects):
+            waiting.setdefault(change.name.lower(), entry)
     return waiting
 
 

@@ -45,6 +45,7 @@ from ingest.ddl.changes import (
     frees,
     name_after,
     name_today,
+    only,
     retyped,
     takes_over,
 )
@@ -90,14 +91,13 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
     _alter(warehouse, route, types_behind(warehouse, entry, route))
     if recreated:
-        return any(isinstance(change, DropColumn) for change in entry.proposed)
+        return bool(only(DropColumn, entry.proposed))
     restored = _restore(store, entry, route)
-    keyed = [effect for effect in entry.effects if isinstance(effect, ChangeKey)]
+    keyed = only(ChangeKey, entry.effects)
     for change in keyed:
         _set_key(warehouse, route, [name_today(key, later) or key for key in change.keys])
-    renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
     shown = was_hidden(entry, store.of(entry.table))
-    if keyed or again or restored or renamed or shown:
+    if keyed or again or restored or shown or only(RenameTable, entry.effects):
         return True
     if backfill_needed(entry, store.applied(entry)):
         return True
@@ -107,8 +107,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     if kept and (kept - keys or others(store, entry)):
         # The column stays for other source tables: this one's rows have it no more.
         return True
-    dropped = any(isinstance(e, DropColumn) for e in entry.effects)
-    if dropped and declared_keeping(route).versions:
+    if only(DropColumn, entry.effects) and declared_keeping(route).versions:
         # Versions that the column alone told apart are one from now on.
         return True
     if masked_default(entry, route.masks, later) or _had_defaulted(entry):
@@ -120,9 +119,9 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
 def _had_defaulted(entry: Entry) -> bool:
     """Whether a column that the entry adds with a DEFAULT was there before it: which of its NULLs
     were sent, history alone tells."""
-    added = {c.name.lower() for c in entry.proposed if isinstance(c, AddColumn)}
-    defaulted = [e for e in entry.effects if isinstance(e, AddColumn) and e.default is not None]
-    return any(effect.name.lower() not in added for effect in defaulted)
+    proposed = {added.name.lower() for added in only(AddColumn, entry.proposed)}
+    defaulted = (added for added in only(AddColumn, entry.effects) if added.default is not None)
+    return any(added.name.lower() not in proposed for added in defaulted)
 
 
 def add_columns(store: EntryStore, entries: Sequence[Entry], route: Route) -> None:
@@ -167,13 +166,13 @@ def due(
     for added in again:
         if (name := columns.get(added.name.lower())) is not None:
             steps += [DropColumn(name), AddColumn(added.name, added.type)]
-    begun = {column_of(change) for change in entry.proposed if isinstance(change, DropColumn)}
-    for effect in entry.effects:
-        if isinstance(effect, AlterColumnType) and not effect.in_place:
-            name = name_today(effect.name, later)
-            started = name is not None and bool({effect.name.lower(), name.lower()} & begun)
-            if name is not None and started and name.lower() not in columns:
-                steps.append(AddColumn(name, effect.type))
+    begun = {column_of(change) for change in only(DropColumn, entry.proposed)}
+    for change in only(AlterColumnType, entry.effects):
+        name = name_today(change.name, later)
+        if change.in_place or name is None or name.lower() in columns:
+            continue
+        if {change.name.lower(), name.lower()} & begun:
+            steps.append(AddColumn(name, change.type))
     return steps
 
 
@@ -190,13 +189,11 @@ def _check_values(
     columns = columns_of(warehouse, route.target) or {}
     spelling = {name.lower(): name for name in columns}
     # By the name that it has before the entry's own renames.
-    old = {e.new.lower(): e.old.lower() for e in entry.effects if isinstance(e, RenameColumn)}
-    for effect in entry.effects:
-        if not isinstance(effect, AlterColumnType) or effect.in_place:
+    old = {rename.new.lower(): rename.old.lower() for rename in only(RenameColumn, entry.effects)}
+    for change in only(AlterColumnType, entry.effects):
+        if change.in_place or retyped(change.name, later):
             continue
-        if retyped(effect.name, later):
-            continue
-        new, type_ = effect.name.lower(), effect.type
+        new, type_ = change.name.lower(), change.type
         today = (name_today(new, later) or "").lower()
         name = spelling.get(old.get(new, today)) or spelling.get(today)
         if name is None or type_ == columns[name]:

@@ -33,6 +33,7 @@ from ingest.ddl.changes import (
     SchemaChange,
     brings,
     name_today,
+    only,
     takes_over,
 )
 from ingest.names import lowered
@@ -54,15 +55,14 @@ def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
     """
     if takes_over(entry.effects):
         return True
-    begins_anew = any(isinstance(change, DropColumn) for change in entry.proposed)
-    if begins_anew and any(map(keeps_values, entry.effects)):
+    if only(DropColumn, entry.proposed) and any(map(keeps_values, entry.effects)):
         return True
     if applied is None or (entry.pos is not None and applied < entry.pos):
         return False
     if RecreateTable() in entry.effects:
         # What came since waits for it.
         return False
-    if any(isinstance(e, AddColumn) and e.default is not None for e in entry.effects):
+    if any(added.default is not None for added in only(AddColumn, entry.effects)):
         return True
     return bool(entry.proposed) and any(brings(e) is not None for e in entry.effects)
 
@@ -91,7 +91,7 @@ def masked_default(entry: Entry, masks: Iterable[str], later: Sequence[LineageEn
     """Whether a DEFAULT is one of the columns in `masks`, be it by the name that `later` changes
     gave it: rows have it masked as their values are."""
     masked = lowered(masks)
-    names = [e.name for e in entry.effects if isinstance(e, AddColumn) and e.default is not None]
+    names = [a.name for a in only(AddColumn, entry.effects) if a.default is not None]
     today = (name_today(name, later) or name for name in names)
     return any(name.lower() in masked for name in (*names, *today))
 
@@ -112,13 +112,11 @@ def fill_defaults(
     assert entry.target is not None
     now = columns_of(warehouse, entry.target) or {}
     spelling = {name.lower(): name for name in now}
-    for effect in entry.effects:
-        if not isinstance(effect, AddColumn) or effect.default is None:
+    for added in only(AddColumn, entry.effects):
+        name = spelling.get((name_today(added.name, later) or "").lower())
+        if name is None or added.default is None:
             continue
-        name = spelling.get((name_today(effect.name, later) or "").lower())
-        if name is None:
-            continue
-        value = typed(sql_text(effect.default), now[name], zone)
+        value = typed(sql_text(added.default), now[name], zone)
         where = f"_source_table = {sql_text(label)}"
         if entry.pos is not None:
             where += f" AND _pos < {pos_literal(entry.pos)}"

@@ -31,6 +31,7 @@ from ingest.ddl.changes import (
     frees,
     name_after,
     names_through,
+    only,
     schema_changes,
 )
 from ingest.ddl.model import Statement
@@ -71,9 +72,9 @@ from pipelines.targets.rejects import have_misfits, have_rejects
 def _first_retyping(entries: Iterable[Entry], column: str) -> Entry | None:
     """The first change that is not in force and gives a column, in lower case, another type."""
     for entry in entries:
-        for effect in entry.effects if entry.status not in IN_FORCE else ():
-            if isinstance(effect, AlterColumnType) and effect.name.lower() == column:
-                return entry
+        retyped = (change.name.lower() for change in only(AlterColumnType, entry.effects))
+        if entry.status not in IN_FORCE and column in retyped:
+            return entry
     return None
 
 
@@ -122,8 +123,8 @@ def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
 
 def retypes(entry: Entry) -> bool:
     """Whether the entry waits for another type of a column, and for no other key."""
-    kinds = {type(effect) for effect in entry.effects}
-    return entry.status in WAITING and AlterColumnType in kinds and ChangeKey not in kinds
+    waits = entry.status in WAITING and bool(only(AlterColumnType, entry.effects))
+    return waits and not only(ChangeKey, entry.effects)
 
 
 def overtaken(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
@@ -141,14 +142,14 @@ def overtaken(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
     if not waiting:
         # As mostly; hundreds of columns may be added one after the other.
         return []
-    ends = {column_of(effect) for effect in entry.effects if isinstance(effect, DropColumn)}
-    ends |= {column_of(effect) for effect in added_again(entry, others)}
+    ends = {column_of(change) for change in only(DropColumn, entry.effects)}
+    ends |= {column_of(change) for change in added_again(entry, others)}
     return [
         other
         for other in waiting
         # A column that was renamed and then dropped is there under its old name: whether it goes
         # is for who decides on the rename.
-        if not any(isinstance(effect, RenameColumn) for effect in other.effects)
+        if not only(RenameColumn, other.effects)
         if all((brings(effect) or column_of(effect)) in ends for effect in other.effects)
     ]
 
@@ -212,10 +213,9 @@ class Ledger(EntryStore):
         waiting = [entry for entry in self.of(table) if entry.status in WAITING]
         waiting += map(self.stated, coming.of(table))
         return {
-            effect.new.lower(): effect.old
+            rename.new.lower(): rename.old
             for entry in waiting
-            for effect in entry.effects
-            if isinstance(effect, RenameColumn)
+            for rename in only(RenameColumn, entry.effects)
         }
 
     def recreate_missing(self, coming: ComingStatements) -> bool:
@@ -345,8 +345,7 @@ class Ledger(EntryStore):
 
     def _name_taken_by(self, read: Statement) -> RenameTable | None:
         """The renaming among a statement's clauses to a name that a table with a target has."""
-        renames = (e for e in schema_changes(read.clauses, {}) if isinstance(e, RenameTable))
-        for change in renames:
+        for change in only(RenameTable, schema_changes(read.clauses, {})):
             table = SourceTable(self.source, change.db, change.schema, change.name)
             if self.target_exists(table):
                 return change
@@ -453,7 +452,7 @@ class Ledger(EntryStore):
         later = any(map(deferred, entry.effects)) or self._frees_rejects(entry, route)
         if entry.proposed or later:
             entry = self.save_entry(entry)
-        if any(isinstance(effect, ChangeKey) for effect in entry.effects):
+        if only(ChangeKey, entry.effects):
             return
         try:
             backfill = carry_out(self, entry, route)
@@ -467,7 +466,7 @@ class Ledger(EntryStore):
         """Whether events were set aside for a value of a column that the entry takes away, or for
         want of one that it tells the name of: they are tried again once that is so."""
         of_target = self.warehouse, self.source, route.target
-        gone = [effect.name for effect in entry.effects if isinstance(effect, DropColumn)]
+        gone = [change.name for change in only(DropColumn, entry.effects)]
         if gone and have_misfits(*of_target, columns=gone):
             return True
         lineage = self.lineage(entry.table) if route.sequence_by else ()
@@ -476,7 +475,7 @@ class Ledger(EntryStore):
             for declared in route.sequence_by or ()
             for _, name in names_through(declared, lineage)
         }
-        named = ({frees(e), brings(e)} for e in entry.effects if isinstance(e, RenameColumn))
+        named = ({frees(change), brings(change)} for change in only(RenameColumn, entry.effects))
         if not any(ordering & names for names in named):
             return False
         return have_rejects(*of_target, code=Code.ORDER_KEY_MISSING.value)

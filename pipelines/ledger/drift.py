@@ -23,6 +23,7 @@ from ingest.ddl.changes import (
     column_of,
     ended,
     frees,
+    only,
     retypings,
 )
 from ingest.ddl.widening import canonical_type, outgrown
@@ -137,8 +138,8 @@ class Drift:
         shard = (self._route.shard_column or "").lower()
         change = ChangeKey(tuple(name for name in names if name.lower() != shard))
         known = (effect for entry in self._store.of(self._table) for effect in entry.effects)
-        keys = (effect.keys for effect in known if isinstance(effect, ChangeKey))
-        if not any(lowered(key) - {shard} == lowered(change.keys) for key in keys):
+        keys = (lowered(other.keys) - {shard} for other in only(ChangeKey, known))
+        if lowered(change.keys) not in keys:
             came, has = ", ".join(names), ", ".join(held)
             entry = _entry(self._table, change, was=f"({has})", first=self._first(change))
             why = f"messages name the key ({came}), gold has ({has}); no DDL announced it"

@@ -22,6 +22,7 @@ from ingest.ddl.changes import (
     brings,
     freed,
     lineage,
+    only,
 )
 from ingest.ddl.risks import Kind, Risk
 from ingest.names import SourceTable
@@ -280,7 +281,7 @@ def readded(
 def renames_another(entry: Entry, others: Collection[Entry]) -> Entry | None:
     """The waiting change that brings a column which the entry renames, while another one of that
     name is there, which waits to go."""
-    old = {effect.old.lower() for effect in entry.effects if isinstance(effect, RenameColumn)}
+    old = {rename.old.lower() for rename in only(RenameColumn, entry.effects)}
     for other in others if old else ():
         before = (other.pos or ()) < (entry.pos or ())
         if other.status in WAITING and other.id != entry.id and before:
@@ -308,8 +309,7 @@ def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
         replace(other, status="pending") if other.reason == Overtaken(entry.id) else other
         for other in others
     ]
-    again = readded(replace(entry, status="pending"), open_)
-    return [effect for effect in again if isinstance(effect, AddColumn)]
+    return only(AddColumn, readded(replace(entry, status="pending"), open_))
 
 
 def naming_of(entries: Iterable[Entry]) -> Lineage:

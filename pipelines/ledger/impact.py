@@ -14,6 +14,7 @@ from ingest.ddl.changes import (
     RecreateTable,
     RenameColumn,
     RenameTable,
+    only,
 )
 from ingest.names import SourceTable
 from ingest.sql.ledger.columns_sent import sends
@@ -57,7 +58,7 @@ def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
         return None
     held = columns_of(warehouse, entry.target) or {}
     spelling = {name.lower(): name for name in held}
-    taken = {e.name.lower() for e in entry.effects if isinstance(e, DropColumn)}
+    taken = {change.name.lower() for change in only(DropColumn, entry.effects)}
     lost_names = [spelling[name] for name in sorted(taken & set(spelling))]
     if not lost_names or not entry.proposed:
         return None
@@ -112,7 +113,7 @@ def _held_back(entry: Entry) -> str | None:
 
 def _rejected_because_of(entry: Entry) -> str | None:
     """Which rejects hold a value that has no place in a column until the entry is approved."""
-    columns = [e.name for e in entry.effects if isinstance(e, AlterColumnType)]
+    columns = [change.name for change in only(AlterColumnType, entry.effects)]
     if not columns:
         return None
     whose = equal(target=entry.target or "", source=entry.table.source)

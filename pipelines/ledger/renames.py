@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ingest.ddl.changes import RenameColumn, RenameTable, frees
+from ingest.ddl.changes import RenameColumn, RenameTable, frees, only
 from ingest.names import SourceTable, label_of
 from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, lineage_of
 from pipelines.silver.history import TableNames
@@ -49,7 +49,7 @@ def namings(
         own = [e for e in entries if first_names.get(e.table, e.table) == first]
         found[table] = TableNames(
             tuple(e for e in lineage_of(own) if e.hidden or frees(e.change)),
-            tuple(c for e in own for c in e.effects if isinstance(c, RenameColumn)),
+            tuple(rename for e in own for rename in only(RenameColumn, e.effects)),
         )
     return found
 
@@ -167,7 +167,6 @@ def under_first_names(pending: PendingChanges, first_names: FirstNames) -> Pendi
 
 def _new_names(entry: Entry) -> list[SourceTable]:
     return [
-        SourceTable(entry.table.source, effect.db, effect.schema, effect.name)
-        for effect in entry.effects
-        if isinstance(effect, RenameTable)
+        SourceTable(entry.table.source, rename.db, rename.schema, rename.name)
+        for rename in only(RenameTable, entry.effects)
     ]

@@ -28,6 +28,7 @@ from ingest.ddl.changes import (
     column_of,
     frees,
     name_today,
+    only,
     retyped,
     schema_changes,
 )
@@ -225,7 +226,7 @@ def effects_on(
     fixed = list(keys)
     changes = list(changes)
     # A key column that goes together with the key is a column like another.
-    named = [change.keys for change in changes if isinstance(change, ChangeKey)]
+    named = [change.keys for change in only(ChangeKey, changes)]
     kept = lowered(named[-1]) if named else None
     done: list[SchemaChange] = []
     rekeyed = False

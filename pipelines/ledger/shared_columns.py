@@ -20,6 +20,7 @@ from ingest.ddl.changes import (
     RenameColumn,
     column_of,
     ended,
+    only,
     takes_over,
 )
 from ingest.names import SourceTable, label_of
@@ -63,7 +64,7 @@ def keyed_by_others(store: EntryStore, table: SourceTable, target: str) -> bool:
 
     def rekeyed(table: SourceTable) -> bool:
         applied = (entry for entry in store.of(table) if entry.status == "applied")
-        return any(isinstance(effect, ChangeKey) for entry in applied for effect in entry.effects)
+        return any(only(ChangeKey, entry.effects) for entry in applied)
 
     return not rekeyed(table) and any(map(rekeyed, _beside(store, table, target)))
 
@@ -108,7 +109,7 @@ def without_others(
         left_alone = entry.status == "approved" and name.lower() not in approved
         return left_alone or held_by_others(store, entry, name)
 
-    added = {change.name.lower() for change in proposed if isinstance(change, AddColumn)}
+    added = {change.name.lower() for change in only(AddColumn, proposed)}
     types = {name.lower(): type_ for name, type_ in columns.items()}
     kept: list[ColumnChange] = []
     for change in proposed:

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from ingest.config.routes import Route, followed
-from ingest.ddl.changes import Lineage, RecreateTable, RenameTable, schema_changes
+from ingest.ddl.changes import Lineage, RecreateTable, RenameTable, only, schema_changes
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
@@ -198,7 +198,7 @@ class EntryStore:
     def _hold(self, entry: Entry) -> None:
         self._known.put(entry)
         self._followed.pop(entry.target or "", None)
-        if any(isinstance(effect, RenameTable) for effect in entry.effects):
+        if only(RenameTable, entry.effects):
             self._first_names = None
 
     def route(self, table: SourceTable) -> Route | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ingest.config.mistakes import nearest
-from ingest.ddl.changes import RenameColumn, freed
+from ingest.ddl.changes import RenameColumn, freed, only
 from ingest.errors import ConfigError, Mistake
 from ingest.names import label_of
 from pipelines.gold.approvals import complete
@@ -164,14 +164,14 @@ def _blocked(ledger: Ledger, entry: Entry) -> str | None:
     """The sentence on a waiting change without which this one cannot be: what brings the column
     that it renames, a rename of what it adds anew, or what takes away or renames a column whose
     name it gives to another."""
-    taken = {e.new.lower() for e in entry.effects if isinstance(e, RenameColumn)}
+    taken = {rename.new.lower() for rename in only(RenameColumn, entry.effects)}
     others = ledger.of(entry.table)
     if (first := renames_another(entry, others)) is not None:
         return f"{entry.id} renames a column that {first.id} brings: decide on that one first"
     for other in others:
         if other.status not in WAITING or other.id == entry.id:
             continue
-        renames = any(isinstance(effect, RenameColumn) for effect in other.effects)
+        renames = only(RenameColumn, other.effects)
         earlier = (other.pos or ()) < (entry.pos or ())
         if (renames and readded(entry, [other])) or (earlier and freed(other.effects) & taken):
             return f"{entry.id} takes a column's name that {other.id} frees: approve that one first"

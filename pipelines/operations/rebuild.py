@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ingest.config.modes import TargetContract
-from ingest.ddl.changes import ChangeKey, SchemaChange
+from ingest.ddl.changes import ChangeKey, only
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from ingest.names import lowered
@@ -193,15 +193,15 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
     """
     keys = lowered(reconstruction.keys)
 
-    def kept(effect: SchemaChange) -> bool:
-        return isinstance(effect, ChangeKey) and keys >= lowered(effect.keys)
+    def kept(entry: Entry) -> bool:
+        changes = only(ChangeKey, entry.effects)
+        of_key_alone = len(changes) == len(entry.effects)
+        return of_key_alone and any(keys >= lowered(change.keys) for change in changes)
 
     return [
         entry.with_status("applied", by="rebuild")
         for entry in reconstruction.entries
-        if entry.status in WAITING
-        if any(map(kept, entry.effects))
-        if all(isinstance(effect, ChangeKey) for effect in entry.effects)
+        if entry.status in WAITING and kept(entry)
     ]
 
 

@@ -60,12 +60,11 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
 
 def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> None:
     """Bring the target's rows to where its table is."""
-    recreated = generations.recreates(entry)
-    if not recreated and only(ChangeKey, entry.effects):
+    if not entry.recreates and only(ChangeKey, entry.effects):
         rekey(ledger, route)
     elif needed:
         backfill(ledger, route)
-    if recreated:
+    if entry.recreates:
         generations.empty(ledger.warehouse, [entry])
     else:
         replay_misfits(ledger, route)

@@ -60,7 +60,6 @@ from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import stated_names
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import IN_FORCE, Entry, lineage_of, load_entries
-from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.session import NO_CONSTRAINTS, having
@@ -415,7 +414,7 @@ def _check_unmixed(
 ) -> None:
     """Raise TableError where rows of a table that was renamed would meet those of another one that
     has its name since."""
-    again = taken_again(entries, lambda e: e.kind == "create_table" and not recreates(e))
+    again = taken_again(entries, lambda e: e.kind == "create_table" and not e.recreates)
     for table in tables:
         if table in again:
             raise TableError(again[table].why(target))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ingest.config.modes import TargetContract, declared_keeping
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn, name_today, only
+from ingest.ddl.changes import ChangeKey, RenameColumn, name_today, only
 from ingest.errors import TableError
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
@@ -270,7 +270,7 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
     They do where the old key is part of the new one.
     """
     keys = [change.keys for change in only(ChangeKey, entry.effects)]
-    if not keys or RecreateTable() in entry.effects or not declared_keeping(route).keyed:
+    if not keys or entry.recreates or not declared_keeping(route).keyed:
         return
     present = lowered(columns_of(ledger.warehouse, route.target) or {})
     shard = (route.shard_column or "").lower()

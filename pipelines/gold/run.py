@@ -41,7 +41,6 @@ from pipelines.gold.staged_changes import staged_changes
 from pipelines.ledger.coming_statements import ComingStatements, coming_statements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
-from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import is_rename, later_names, under_first_names
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
@@ -247,7 +246,7 @@ def _finish(ledger: Ledger) -> list[Entry]:
 
 def _lets_in_more(finished: Iterable[Entry]) -> bool:
     """Whether one of these schema changes lets in changes that waited for it."""
-    return any(e.status == "applied" and (recreates(e) or is_rename(e)) for e in finished)
+    return any(e.status == "applied" and (e.recreates or is_rename(e)) for e in finished)
 
 
 def _nothing_new(ledger: Ledger, cursor: Progress, limit: PublishLimit) -> bool:

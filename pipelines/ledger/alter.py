@@ -80,9 +80,8 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     # With what is excluded under the names that the entry gives.
     route = store.route(entry.table) or route
     zone = store.warehouse.config.sources[store.source].time_zone
-    recreated = RecreateTable() in entry.effects
     later = changes_behind(entry, store.of(entry.table))
-    if not recreated:
+    if not entry.recreates:
         # Of a table that was dropped nothing is left to fit.
         _check_values(warehouse, route, entry, later=later, zone=zone)
     proposed = proposed_now(store, entry, route)
@@ -90,7 +89,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     steps = _begin_steps(warehouse, entry, proposed)
     _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
     _alter(warehouse, route, types_behind(warehouse, entry, route))
-    if recreated:
+    if entry.recreates:
         return bool(only(DropColumn, entry.proposed))
     restored = _restore(store, entry, route)
     keyed = only(ChangeKey, entry.effects)

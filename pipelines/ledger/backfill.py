@@ -59,7 +59,7 @@ def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
         return True
     if applied is None or (entry.pos is not None and applied < entry.pos):
         return False
-    if RecreateTable() in entry.effects:
+    if entry.recreates:
         # What came since waits for it.
         return False
     if any(added.default is not None for added in only(AddColumn, entry.effects)):

@@ -67,7 +67,7 @@ class ComingStatements:
         """Whether a table is made by an entry, and not as a new generation of one."""
         read = self._read(entry)
         made = entry.kind == "create_table" or (read is not None and read.creates_table)
-        return made and not generations.recreates(entry)
+        return made and not entry.recreates
 
     def drops(self, entry: Entry) -> bool:
         """Whether no table has the entry's name behind it. Where a rename is in force, gold follows

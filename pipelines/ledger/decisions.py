@@ -190,7 +190,7 @@ class Ledger(EntryStore):
         recreated = {
             entry.table
             for entry in [*self.entries.values(), *new]
-            if generations.recreates(entry) and entry.status in (*WAITING, "approved")
+            if entry.recreates and entry.status in (*WAITING, "approved")
         }
         return gone | recreated | waiting
 
@@ -224,7 +224,7 @@ class Ledger(EntryStore):
         fresh = [
             entry
             for entry in coming
-            if generations.recreates(entry)
+            if entry.recreates
             and self.route(entry.table) is not None
             and not self.target_exists(entry.table)
         ]

@@ -114,6 +114,11 @@ class Entry:
     joined: tuple[str, ...] = ()
     version: int = 0
 
+    @property
+    def recreates(self) -> bool:
+        """Whether it is a new generation of its table."""
+        return RecreateTable() in self.effects
+
     def row(self, at: datetime, target: str) -> tuple[Any, ...]:
         """As the row of DDL that follows this version; `target` is the table's name, quoted."""
         return (
@@ -318,7 +323,7 @@ def naming_of(entries: Iterable[Entry]) -> Lineage:
     whatever its name."""
     placed = [entry for entry in entries if entry.pos is not None]
     begun = max(
-        (e.pos for e in placed if e.status in IN_FORCE and RecreateTable() in e.effects if e.pos),
+        (e.pos for e in placed if e.status in IN_FORCE and e.recreates and e.pos),
         default=(),
     )
     own = [entry for entry in placed if (entry.pos or ()) > begun]

@@ -39,11 +39,6 @@ DROPPED = ("drop_table", "change_partition")
 """Clauses behind which a CREATE TABLE of the same name makes a table without the rows of before."""
 
 
-def recreates(entry: Entry) -> bool:
-    """Whether the entry is a new generation of its table."""
-    return RecreateTable() in entry.effects
-
-
 def drops(read: Statement) -> bool:
     """Whether the table is gone behind the statement."""
     kinds = [clause.kind for clause in read.clauses]
@@ -73,7 +68,7 @@ def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry 
             continue
         if gone:
             found = other
-        elif recreates(other):
+        elif other.recreates:
             found = None
     return found
 
@@ -100,7 +95,7 @@ def frozen(entries: Iterable[Entry]) -> set[SourceTable]:
     ends = FreezeTable | RecreateTable
     for entry in sorted(entries, key=lambda entry: entry.pos or ()):
         if entry.status == "applied" and any(isinstance(e, ends) for e in entry.effects):
-            last[entry.table] = not recreates(entry)
+            last[entry.table] = not entry.recreates
     return {table for table, gone in last.items() if gone}
 
 

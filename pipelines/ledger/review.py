@@ -72,7 +72,7 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
         )
         outcome = replace(outcome, proposed=proposed)
     notes = "; ".join(dict.fromkeys(listed)) or None
-    if RecreateTable() in entry.effects:
+    if entry.recreates:
         outcome = replace(outcome, risk="destructive", kind="create_table")
         effects = (RecreateTable(), *effects)
         notes = "the table was dropped and created again; approval empties it at that place"
@@ -132,7 +132,7 @@ def _without_excluded(
 def _statement(store: EntryStore, entry: Entry, columns: Mapping[str, str]) -> Statement:
     """The entry's statement; a CREATE of a table that was dropped as clauses on its columns."""
     statement = store.statement(entry)
-    if RecreateTable() in entry.effects:
+    if entry.recreates:
         return generations.columns_as_clauses(statement, columns)
     return statement
 

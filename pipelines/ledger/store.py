@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from ingest.config.routes import Route, followed
-from ingest.ddl.changes import Lineage, RecreateTable, RenameTable, only, schema_changes
+from ingest.ddl.changes import Lineage, RenameTable, only, schema_changes
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
@@ -137,7 +137,7 @@ class EntryStore:
         again which source tables feed it, nor which columns they share. One that the tables file
         wants otherwise than it was made has first to be made anew."""
         # What comes for a new generation of a table waits until that is seen through.
-        if entry.target is None or RecreateTable() in entry.effects:
+        if entry.target is None or entry.recreates:
             return False
         progress = self.progress(entry.target)
         if progress is not None and self._made_otherwise(entry, progress):

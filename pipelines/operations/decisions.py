@@ -13,7 +13,6 @@ from ingest.errors import ConfigError, Mistake
 from ingest.names import label_of
 from pipelines.gold.approvals import complete
 from pipelines.gold.run import merge_tables
-from pipelines.ledger import generations
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.decisions import decide as policy_of
 from pipelines.ledger.entries import WAITING, Entry, load_entries, readded, renames_another
@@ -115,9 +114,7 @@ def _bring_on(warehouse: Warehouse, source: str, *, decided: Sequence[Entry]) ->
     targets = {
         entry.target
         for entry in decided
-        if generations.recreates(entry)
-        and entry.table.source == source
-        and entry.status == "applied"
+        if entry.recreates and entry.table.source == source and entry.status == "applied"
         if entry.target is not None
     }
     if targets:

@@ -41,7 +41,7 @@ from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry, load_entries, write_entries
-from pipelines.ledger.generations import append_truncates, recreates
+from pipelines.ledger.generations import append_truncates
 from pipelines.ledger.renames import renames
 from pipelines.ledger.statements import in_silver
 from pipelines.operations.rebuild import Rebuilt, rebuild
@@ -370,7 +370,7 @@ def _forget_rejects(warehouse: Warehouse, source: str) -> None:
 def _empty_again(warehouse: Warehouse, source: str, *, batch: int) -> None:
     """Bring back the truncates that new generations of tables are, as this batch."""
     entries = load_entries(warehouse, source).values()
-    applied = [e for e in entries if recreates(e) and e.status == "applied"]
+    applied = [e for e in entries if e.recreates and e.status == "applied"]
     append_truncates(warehouse, applied, batch=batch)
 
 

@@ -27,6 +27,7 @@ from pipelines.silver.pending import PendingChanges, pending_changes
 from pipelines.targets.progress import (
     Names,
     Progress,
+    SourceCursor,
     load_progress,
     source_cursors,
     targets_of,
@@ -36,7 +37,7 @@ Backlog = Mapping[SourceTable, int]
 """First name of a source table that lags -> the batch above which it does."""
 
 
-def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
+def backlog_of(ledger: Ledger, cursor: SourceCursor) -> Backlog:
     """The source tables of which the cursor has passed what their targets have not applied."""
     backlog: dict[SourceTable, int] = {}
     for names, last in cursor.tables.items():
@@ -83,7 +84,7 @@ def _declares_key(ledger: Ledger, route: Route, table: SourceTable) -> bool:
 
 
 def with_backlog(
-    ledger: Ledger, pending: PendingChanges, backlog: Backlog, *, cursor: Progress
+    ledger: Ledger, pending: PendingChanges, backlog: Backlog, *, cursor: SourceCursor
 ) -> PendingChanges:
     """The pending changes above the source cursor, with what lags behind it."""
     together: dict[int, list[SourceTable]] = {}
@@ -106,7 +107,7 @@ def with_backlog(
     return pending._replace(stats=stats, types=types)
 
 
-def applied_beyond(ledger: Ledger, cursor: Progress) -> dict[SourceTable, int]:
+def applied_beyond(ledger: Ledger, cursor: SourceCursor) -> dict[SourceTable, int]:
     """Source tables, by each of their names, that their targets have applied beyond the source
     cursor: only some targets were brought forward then."""
     first_names = ledger.first_names
@@ -128,7 +129,7 @@ def progress_of_route(ledger: Ledger, route: Route) -> Progress:
     return ledger.progress(route.target) or Progress(target=route.target, source=route.source)
 
 
-def last_batches(cursor: Progress, pending: PendingChanges) -> dict[Names, int]:
+def last_batches(cursor: SourceCursor, pending: PendingChanges) -> dict[Names, int]:
     """Of each name of a source table the last batch with changes, once those that are pending are
     looked through."""
     last = dict(cursor.tables)

@@ -15,10 +15,10 @@ from pipelines.gold.backlog import progress_of_route
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.targets.contract import made_otherwise
-from pipelines.targets.progress import Progress, record_progress
+from pipelines.targets.progress import Progress, SourceCursor, record_progress
 
 
-def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
+def enter_redeclared(ledger: Ledger, cursor: SourceCursor) -> None:
     """Enter the types that targets of the ledger's source are to have since their last run."""
     noted: dict[str, Progress] = {}
     for names in cursor.tables:

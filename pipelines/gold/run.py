@@ -55,6 +55,7 @@ from pipelines.targets.progress import (
     ParkedFor,
     Progress,
     ProgressByTarget,
+    SourceCursor,
     create_progress,
     load_progress,
     record_progress,
@@ -249,7 +250,7 @@ def _lets_in_more(finished: Iterable[Entry]) -> bool:
     return any(e.status == "applied" and (e.recreates or is_rename(e)) for e in finished)
 
 
-def _nothing_new(ledger: Ledger, cursor: Progress, limit: PublishLimit) -> bool:
+def _nothing_new(ledger: Ledger, cursor: SourceCursor, limit: PublishLimit) -> bool:
     """Whether the transaction that gold waited for is still open, nothing came since, and no target
     is parked, to be tried again."""
     return (
@@ -274,7 +275,9 @@ class _Coming(NamedTuple):
     last: dict[Names, int]
 
 
-def _coming(ledger: Ledger, cursor: Progress, *, limit: PublishLimit, backlog: Backlog) -> _Coming:
+def _coming(
+    ledger: Ledger, cursor: SourceCursor, *, limit: PublishLimit, backlog: Backlog
+) -> _Coming:
     """What silver has beyond the source cursor, and for targets that lag behind it or are ahead of
     it."""
     warehouse = ledger.warehouse
@@ -293,7 +296,7 @@ def _under_first_names(ledger: Ledger, coming: _Coming) -> _Coming:
 
 
 def _target_batches(
-    ledger: Ledger, cursor: Progress, coming: _Coming
+    ledger: Ledger, cursor: SourceCursor, coming: _Coming
 ) -> tuple[dict[str, TargetBatch], dict[SourceTable, str]]:
     """The targets with changes, and the source tables that are parked by themselves, with why."""
     pending = coming.pending
@@ -351,7 +354,7 @@ def _routed(
 
 def _target_batch(
     ledger: Ledger,
-    cursor: Progress,
+    cursor: SourceCursor,
     coming: _Coming,
     *,
     route: Route,
@@ -482,7 +485,7 @@ def _routes_so_far(ledger: Ledger) -> dict[str, Route]:
     return {route.target: route for route in routes if route is not None}
 
 
-def _advanced_cursor(cursor: Progress, coming: _Coming) -> list[Progress]:
+def _advanced_cursor(cursor: SourceCursor, coming: _Coming) -> list[SourceCursor]:
     """How far silver was looked through, where that is news."""
     limit = coming.pending.limit
     advanced = replace(

@@ -7,9 +7,9 @@ per source table, the positions that tell late events from others (semantics.md,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 from pyspark.sql import Column
@@ -178,20 +178,18 @@ _NOTHING_DONE: Mapping[str, Any] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """One row of `gold._progress`: how far a target is after a run, and what the run did.
+    """One row of `gold._progress`: how far a target is after a run, and what the run did. That of a
+    source is a SourceCursor.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
     up to `partly_applied`. `contract`: what the target was created for; None = not created yet.
-    `tables`: by name of a source table the batch up to which it is applied; in the source cursor's
-    row, the last batch that has changes of it. `untyped`: columns that nobody gives a type.
-    `declared`: the types that its entry gave its columns when they were last looked at. `unsent`:
-    by label of a source table the target's columns, in lower case, that it never sent. `columns`:
-    those that the target had, in lower case, when changes were last applied to it; None: not known.
-    `outdated`: the rows are from silver as it was before it was decoded again, so nothing is
-    applied until they are rebuilt. `parked_for`: what it is parked for, where that may end without
-    new changes. `redecoded`, of a source's cursor: the batches that its rows in silver begin with
-    once they are decoded again, as it was planned last; `reached`: the last batch that was applied
-    before that, by its number of now. `version`: one higher with each row of the target, whatever
+    `tables`: by name of a source table the batch up to which it is applied. `untyped`: columns that
+    nobody gives a type. `declared`: the types that its entry gave its columns when they were last
+    looked at. `unsent`: by label of a source table the target's columns, in lower case, that it
+    never sent. `columns`: those that the target had, in lower case, when changes were last applied
+    to it; None: not known. `outdated`: the rows are from silver as it was before it was decoded
+    again, so nothing is applied until they are rebuilt. `parked_for`: what it is parked for, where
+    that may end without new changes. `version`: one higher with each row of the target, whatever
     the clocks of the drivers that wrote them. `merged_at`: when changes were last applied, in
     microseconds since 1970 UTC by the clock of the driver that did; None: never, or longer ago than
     rows of runs are kept.
@@ -226,25 +224,23 @@ class Progress:
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
-    redecoded: tuple[int, ...] = ()
-    reached: int = 0
     version: int = field(default=0, compare=False)
     merged_at: int | None = field(default=None, compare=False)
 
-    def uncounted(self) -> Progress:
+    def uncounted(self) -> Self:
         """The same state, parked or not, with nothing counted yet."""
         return replace(self, **_NOTHING_DONE)
 
-    def counting(self, counts: Mapping[str, int]) -> Progress:
+    def counting(self, counts: Mapping[str, int]) -> Self:
         """The same, with more counted, by the columns of PROGRESS."""
         more = {name: getattr(self, name) + number for name, number in counts.items()}
         return replace(self, **more)
 
-    def parked(self, error: str, *, why: ParkedFor | None = None) -> Progress:
+    def parked(self, error: str, *, why: ParkedFor | None = None) -> Self:
         """The target stays where it was, with the reason."""
         return replace(self.uncounted(), status="parked", error=error, parked_for=why)
 
-    def unparked(self) -> Progress:
+    def unparked(self) -> Self:
         """The same, in order again."""
         return replace(self.uncounted(), status="ok", error=None, parked_for=None)
 
@@ -262,7 +258,7 @@ class Progress:
             return unconfirmed(self.source, self.target)
         return None
 
-    def with_columns(self, columns: Iterable[str]) -> Progress:
+    def with_columns(self, columns: Iterable[str]) -> Self:
         """The same, of a target that has these columns now. If one is new to it, rows that were
         applied so far may come from images that lacked it."""
         names = tuple(sorted(name.lower() for name in columns))
@@ -274,7 +270,7 @@ class Progress:
         }
         return replace(self, columns=names, watermarks=narrow)
 
-    def with_watermarks(self, watermarks: Mapping[str, Watermarks]) -> Progress:
+    def with_watermarks(self, watermarks: Mapping[str, Watermarks]) -> Self:
         """The same state, of these source tables with other watermarks."""
         merged = {**self.watermarks, **watermarks}
         return replace(self.uncounted(), watermarks=merged)
@@ -293,15 +289,10 @@ class Progress:
             return "true"
         return f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
 
-    @property
-    def whole(self) -> int:
-        """Of a source's cursor, the last batch of which everything was applied or set aside."""
-        return max(self.batch, self.reached)
-
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
         state = _State(
-            **{name: getattr(self, name) for name in _KEPT},
+            **{name: value for name, value in vars(self).items() if name in _KEPT},
             tables=[(*names, batch) for names, batch in self.tables.items()],
         )
         values = {
@@ -314,14 +305,33 @@ class Progress:
         return tuple(values[name] for name, _ in PROGRESS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourceCursor(Progress):
+    """The row of a source: how far its silver was looked through for all its targets.
+
+    `tables`: by name of a source table the last batch that has changes of it. `redecoded`: the
+    batches that its rows in silver begin with once they are decoded again, as it was planned last;
+    `reached`: the last batch that was applied before that, by its number of now.
+    """
+
+    target: str = SOURCE_CURSOR
+    redecoded: tuple[int, ...] = ()
+    reached: int = 0
+
+    @property
+    def whole(self) -> int:
+        """The last batch of which everything was applied or set aside."""
+        return max(self.batch, self.reached)
+
+
 def create_progress(warehouse: Warehouse) -> None:
     """`gold._progress`."""
     warehouse.create("gold", "_progress", PROGRESS)
 
 
 class _State(msgspec.Struct, kw_only=True):
-    """What the column `state` has of Progress, as JSON. `tables`: names, and the batch of each; of
-    changes that name no table the last of the three is null."""
+    """What the column `state` has of Progress and SourceCursor, as JSON. `tables`: names, and the
+    batch of each; of changes that name no table the last of the three is null."""
 
     watermarks: dict[str, Watermarks] = {}
     tables: list[tuple[str | None, str | None, str | None, int]] = []
@@ -339,7 +349,7 @@ class _State(msgspec.Struct, kw_only=True):
 
 
 _KEPT = tuple(name for name in _State.__struct_fields__ if name != "tables")
-"""The fields of Progress that are kept in `state` as they are."""
+"""The fields that are kept in `state` as they are."""
 
 
 def _state(text: str | None) -> _State:
@@ -372,7 +382,9 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
     by_target = {}
     for source, target, last, merged_at in newest.collect():
         state = _state(last["state"])
-        by_target[source, target] = Progress(
+        kind = SourceCursor if target == SOURCE_CURSOR else Progress
+        of_kind = {each.name for each in fields(kind)}
+        by_target[source, target] = kind(
             target=target,
             source=source,
             batch=last["batch"],
@@ -380,7 +392,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             error=last["error"],
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
             freshness=last["micros"],
-            **{name: getattr(state, name) for name in _KEPT},
+            **{name: getattr(state, name) for name in _KEPT if name in of_kind},
             tables={(db, schema, table): batch for db, schema, table, batch in state.tables},
             version=last["version"],
             merged_at=merged_at,
@@ -413,19 +425,16 @@ def targets_of(progress_by_target: ProgressByTarget, source: str) -> dict[str, P
     }
 
 
-def source_cursors(progress_by_target: ProgressByTarget) -> dict[str, Progress]:
+def source_cursors(progress_by_target: ProgressByTarget) -> dict[str, SourceCursor]:
     """How far each source's silver was looked through, where it was."""
-    return {
-        source: progress
-        for (source, target), progress in progress_by_target.items()
-        if target == SOURCE_CURSOR
-    }
+    rows = progress_by_target.values()
+    return {row.source: row for row in rows if isinstance(row, SourceCursor)}
 
 
-def source_cursor(progress_by_target: ProgressByTarget, source: str) -> Progress:
+def source_cursor(progress_by_target: ProgressByTarget, source: str) -> SourceCursor:
     """How far a source's silver was looked through; at the beginning where there is no record."""
-    fresh = Progress(target=SOURCE_CURSOR, source=source)
-    return progress_by_target.get((source, SOURCE_CURSOR), fresh)
+    row = progress_by_target.get((source, SOURCE_CURSOR))
+    return row if isinstance(row, SourceCursor) else SourceCursor(source=source)
 
 
 def progress_of(warehouse: Warehouse, source: str, target: str) -> Progress:

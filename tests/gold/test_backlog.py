@@ -11,7 +11,7 @@ from ingest.config.modes import TargetContract
 from ingest.names import SourceTable
 from pipelines.gold.backlog import applied_batches, applied_beyond, backlog_of, last_batches
 from pipelines.silver.pending import BatchStats, PendingChanges
-from pipelines.targets.progress import SOURCE_CURSOR, Names, Progress, ProgressByTarget, Watermarks
+from pipelines.targets.progress import Names, Progress, ProgressByTarget, SourceCursor, Watermarks
 
 ITEM, RENAMED = (SourceTable("shop", "db", None, name) for name in ("item", "goods"))
 MADE = TargetContract("scd2", ("id",), ())
@@ -42,7 +42,7 @@ def _batches(by_name: dict[str, int]) -> dict[Names, int]:
 
 
 def _cursor(**last: int) -> Progress:
-    return Progress(target=SOURCE_CURSOR, source="shop", batch=9, tables=_batches(last))
+    return SourceCursor(source="shop", batch=9, tables=_batches(last))
 
 
 def _target(contract: TargetContract | None = MADE, **applied: int) -> ProgressByTarget:

@@ -8,7 +8,16 @@ import msgspec
 
 from ingest.config.modes import TargetContract
 from pipelines.targets import progress as module
-from pipelines.targets.progress import PROGRESS, Horizon, Progress, Watermarks, contract_in
+from pipelines.targets.progress import (
+    PROGRESS,
+    SOURCE_CURSOR,
+    Horizon,
+    Progress,
+    SourceCursor,
+    Watermarks,
+    contract_in,
+    source_cursor,
+)
 
 POS = (0, 1, 1_700_000_000_000, 2**62, 0, 0, 0, 0, 0, 0, 0)
 WATERMARKS = Watermarks(
@@ -51,9 +60,17 @@ def test_all_of_it_comes_back() -> None:
     assert state.watermarks == FAR.watermarks
     assert {tuple(row[:3]): row[3] for row in state.tables} == FAR.tables
     named = ("below", "partly_applied", "contract", "untyped", "declared", "unsent", "columns")
-    for name in (*named, "outdated", "parked_for", "redecoded", "reached"):
+    for name in (*named, "outdated", "parked_for"):
         assert getattr(state, name) == getattr(FAR, name), name
     assert contract_in(_stored(FAR)) == CONTRACT
+
+
+def test_a_sources_row_tells_what_a_targets_does_not() -> None:
+    cursor = SourceCursor(source="s", batch=4, redecoded=(3, 9), reached=7)
+    assert (cursor.target, cursor.whole, cursor.uncounted()) == (SOURCE_CURSOR, 7, cursor)
+    state = module._state(_stored(cursor))
+    assert (state.redecoded, state.reached) == ((3, 9), 7)
+    assert source_cursor({("s", SOURCE_CURSOR): cursor, ("s", "t"): FAR}, "s") is cursor
 
 
 def test_of_a_target_that_has_nothing_so_does_nothing() -> None:

@@ -55,21 +55,21 @@ class TableBatch:
     """What silver batches above `above`, up to `last`, hold of `table` for a target; a history is
     a batch that begins at 0. `pipelines.gold.plan` builds it.
 
-    `silver`, `target_table`: SQL names of silver's table and the target's. `staged`: of a relation
-    that has the changes of this batch, where they were read beforehand. `watermarks`: what gold
-    remembers of the source table. `new_truncates`: those that the batch brings, `earlier_truncates`
-    those before it; each with its time (µs) where rows that it leaves behind show that (soft
-    deletes, versions). `fresh`: it is the first of a target that was made in this run. `shared`:
-    other source tables feed the target too. `only`: SQL that narrows every reading of silver.
-    `later_names`: those that the source table has had since. `missing_order_keys`: how many changes
-    have no value of `sequence_by`. `newest`: the latest event time (µs) applied to the target
-    before it. `again`: SQL that is true for those of its changes, as `events`, that an earlier run
-    applied: what lay below an open transaction then. `version`: the target's when the batch's turn
-    comes, None where its log has what gold did not record.
+    `names`: all that the source table has had. `silver`, `target_table`: SQL names of silver's
+    table and the target's. `staged`: of a relation that has the changes of this batch, where they
+    were read beforehand. `watermarks`: what gold remembers of the source table. `new_truncates`:
+    those that the batch brings, `earlier_truncates` those before it; each with its time (µs) where
+    rows that it leaves behind show that (soft deletes, versions). `fresh`: it is the first of a
+    target that was made in this run. `shared`: other source tables feed the target too. `only`: SQL
+    that narrows every reading of silver. `missing_order_keys`: how many changes have no value of
+    `sequence_by`. `newest`: the latest event time (µs) applied to the target before it. `again`:
+    SQL that is true for those of its changes, as `events`, that an earlier run applied: what lay
+    below an open transaction then. `version`: the target's when the batch's turn comes, None where
+    its log has what gold did not record.
     """
 
     table: SourceTable
-    later_names: tuple[SourceTable, ...] = ()
+    names: tuple[SourceTable, ...]
     projection: Projection
     stats: Sequence[BatchStats]
     silver: str
@@ -90,11 +90,6 @@ class TableBatch:
     version: int | None = None
     newest: int | None = None
     again: str = "false"
-
-    @property
-    def names(self) -> tuple[SourceTable, ...]:
-        """All names that the source table has had."""
-        return (self.table, *self.later_names)
 
     def total(self, name: Count) -> int:
         """The sum of a count over the statistics."""

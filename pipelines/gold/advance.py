@@ -36,7 +36,7 @@ from pipelines.gold.schema_evolution import (
 from pipelines.gold.shared_keys import shares_keys, try_again
 from pipelines.ledger.coming_statements import ComingStatements
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.renames import later_names, under_first_names
+from pipelines.ledger.renames import under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
 from pipelines.targets.contract import check_made_for, may_share_keys
@@ -230,7 +230,7 @@ def _feed(feeding: Feeding, columns: Mapping[str, str]) -> Feed:
     return Feed(
         feeding.route,
         feeding.table,
-        feeding.later_names,
+        feeding.names,
         feeding.stats,
         _ordering_types(feeding, columns),
         feeding.ledger.lineage(feeding.table),
@@ -317,8 +317,7 @@ def _ordering_types(
         return []
     if feeding.table in feeding.pending.types:
         return feeding.types[-1:]
-    names = [feeding.table, *feeding.later_names]
-    earlier = schema_hints(ledger.warehouse, names, feeding.pending.last)
+    earlier = schema_hints(ledger.warehouse, feeding.names, feeding.pending.last)
     return under_first_names(earlier, ledger.first_names).types.get(feeding.table, [])[-1:]
 
 
@@ -395,7 +394,7 @@ def _without_key(
             continue
         changes = silver_changes(
             ledger.warehouse.name("silver", "cdc"),
-            [table, *later_names(table, ledger.first_names)],
+            ledger.names(table),
             f"{spanned(stats)} AND {pending.limit.only}",
         )
         rejected = no_key_rejects(ledger.warehouse, table.source, route.target, changes=changes)

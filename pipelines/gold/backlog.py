@@ -21,7 +21,6 @@ from ingest.ddl.parse import ghost
 from ingest.names import SourceTable, declared_for, matches
 from pipelines.gold.plan import keys_in_yaml
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.renames import later_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, pending_changes
 from pipelines.targets.progress import (
@@ -89,7 +88,7 @@ def with_backlog(
     """The pending changes above the source cursor, with what lags behind it."""
     together: dict[int, list[SourceTable]] = {}
     for first, above in backlog.items():
-        together.setdefault(above, []).extend([first, *later_names(first, ledger.first_names)])
+        together.setdefault(above, []).extend(ledger.names(first))
     stats, types = list(pending.stats), dict(pending.types)
     for above, tables in together.items():
         older = pending_changes(
@@ -110,18 +109,13 @@ def with_backlog(
 def applied_beyond(ledger: Ledger, cursor: SourceCursor) -> dict[SourceTable, int]:
     """Source tables, by each of their names, that their targets have applied beyond the source
     cursor: only some targets were brought forward then."""
-    first_names = ledger.first_names
     found: dict[SourceTable, int] = {}
     for progress in targets_of(ledger.progress_by_target, cursor.source).values():
         for names, batch in progress.tables.items():
             first = ledger.first_name(SourceTable(cursor.source, *names))
             if batch > max(cursor.batch, found.get(first, 0)):
                 found[first] = batch
-    return {
-        name: batch
-        for first, batch in found.items()
-        for name in (first, *later_names(first, first_names))
-    }
+    return {name: batch for first, batch in found.items() for name in ledger.names(first)}
 
 
 def progress_of_route(ledger: Ledger, route: Route) -> Progress:

@@ -29,7 +29,7 @@ from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
 from ingest.sql.silver import TRUNCATES, below_pos, truncates, up_to_batches
 from pipelines.apply.batch import TableBatch, Truncates
-from pipelines.ledger.renames import FirstNames, later_names, under_first_names
+from pipelines.ledger.renames import FirstNames, names_of, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
@@ -54,13 +54,13 @@ _COMMITS = 10
 
 
 class Feed(NamedTuple):
-    """What silver has of a source table for the target that `route` leads to. `types`: those that
-    came with it; `lineage`: the schema changes through which earlier changes are read;
-    `later_names`: those that the table has had since."""
+    """What silver has of a source table for the target that `route` leads to. `names`: all that the
+    table has had; `types`: those that came with it; `lineage`: the schema changes through which
+    earlier changes are read."""
 
     route: Route
     table: SourceTable
-    later_names: tuple[SourceTable, ...]
+    names: tuple[SourceTable, ...]
     stats: list[BatchStats]
     types: Sequence[Sequence[ColumnType]]
     lineage: Lineage
@@ -140,22 +140,22 @@ def histories(
     extent: Extent,
 ) -> Histories:
     """What silver has of source tables of one source under all their names, so much as counts."""
-    later = {table: later_names(table, first_names) for table in routes}
-    names = [name for table in routes for name in (table, *later[table])]
+    names = {table: names_of(table, first_names) for table in routes}
+    every = [name for of_table in names.values() for name in of_table]
     pending = pending_changes(
         warehouse,
-        names[0].source,
+        every[0].source,
         0,
-        tables=names,
+        tables=every,
         until=extent.last,
-        only=extent.let_in(names),
+        only=extent.let_in(every),
     )
     pending = under_first_names(pending, first_names)
     feeds = [
         Feed(
             route,
             table,
-            later[table],
+            names[table],
             [stats for stats in pending.stats if stats.table == table and stats.changes],
             pending.types.get(table, []),
             lineage(table),
@@ -178,8 +178,7 @@ def history_batches(
         )
     batches = _batches(warehouse, changed, target, watermarks=kept)
     return with_truncates(
-        warehouse,
-        [replace(b, only=extent.counting((b.table, *b.later_names))) for b in batches],
+        warehouse, [replace(batch, only=extent.counting(batch.names)) for batch in batches]
     )
 
 
@@ -247,7 +246,7 @@ def _projected(
     if known.key_overridden:
         # Silver's own keys and hashes then are not the target's.
         projection = replace(projection, native=False)
-    return ProjectedStats(feed.stats, feed.later_names, projection)
+    return ProjectedStats(feed.stats, feed.names, projection)
 
 
 def _batch(
@@ -262,7 +261,7 @@ def _batch(
     source = warehouse.config.sources[feed.table.source]
     return TableBatch(
         table=feed.table,
-        later_names=feed.later_names,
+        names=feed.names,
         projection=table.projection,
         stats=stats,
         silver=warehouse.name("silver", "cdc"),

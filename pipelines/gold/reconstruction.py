@@ -398,13 +398,13 @@ def _check_encodings(
     entries_of: Callable[[SourceTable], list[Entry]],
 ) -> None:
     def met(values: ColumnValues, feed: Feed) -> bool:
-        return has_values(warehouse, feed.stats, feed.later_names, values=values)
+        return has_values(warehouse, feed.stats, feed.names, values=values)
 
     for feed in feeds:
         source = warehouse.config.sources[feed.table.source]
         limits = source.limits.filled()
         entries = [entry for entry in entries_of(feed.table) if entry.statement]
-        said = ((e.pos, statement_of(e, limits, feed.later_names)) for e in entries if e.pos)
+        said = ((e.pos, statement_of(e, limits, feed.names)) for e in entries if e.pos)
         found = partial(met, feed=feed)
         check_encodings(source, feed.table, said, types=feed.types, stats=feed.stats, met=found)
 

@@ -41,7 +41,7 @@ from pipelines.gold.staged_changes import staged_changes
 from pipelines.ledger.coming_statements import ComingStatements, coming_statements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
-from pipelines.ledger.renames import is_rename, later_names, under_first_names
+from pipelines.ledger.renames import is_rename, under_first_names
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.session import NO_CONSTRAINTS, NO_DICTIONARIES, having
@@ -363,7 +363,7 @@ def _target_batch(
 ) -> TargetBatch:
     """A target with what its source tables have new, and how far each is applied."""
     progress = progress_of_route(ledger, route)
-    names = {table: (table, *later_names(table, ledger.first_names)) for table in stats}
+    names = {table: ledger.names(table) for table in stats}
     above = {
         table: max(cursor.batch, *(progress.tables.get(name[1:], 0) for name in of_table))
         for table, of_table in names.items()

@@ -19,7 +19,6 @@ from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.coming_statements import ComingStatements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
-from pipelines.ledger.renames import later_names
 from pipelines.ledger.shared_columns import keyed_by_others
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
@@ -126,9 +125,9 @@ class Feeding:
         return Drift(self.ledger, self.table, self.route)
 
     @property
-    def later_names(self) -> tuple[SourceTable, ...]:
-        """The names that the source table has had since its first."""
-        return later_names(self.table, self.ledger.first_names)
+    def names(self) -> tuple[SourceTable, ...]:
+        """All names that the source table has had."""
+        return self.ledger.names(self.table)
 
     @property
     def types(self) -> Sequence[tuple[ColumnType, ...]]:
@@ -180,8 +179,7 @@ def _check_encodings(feeding: Feeding) -> None:
     said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
 
     def met(values: ColumnValues) -> bool:
-        names = feeding.later_names
-        return has_values(ledger.warehouse, feeding.stats, names, values=values)
+        return has_values(ledger.warehouse, feeding.stats, feeding.names, values=values)
 
     source = ledger.warehouse.config.sources[ledger.source]
     check_encodings(source, table, said, types=feeding.types, stats=feeding.stats, met=met)

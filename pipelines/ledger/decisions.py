@@ -58,7 +58,7 @@ from pipelines.ledger.entries import (
     readded,
     renames_another,
 )
-from pipelines.ledger.renames import TakenAgain, is_rename, later_names, taken_again
+from pipelines.ledger.renames import TakenAgain, is_rename, taken_again
 from pipelines.ledger.review import proposed_now, reviewed
 from pipelines.ledger.statements import (
     gold_types_before,
@@ -196,11 +196,7 @@ class Ledger(EntryStore):
 
     def closed_names(self, coming: Iterable[Entry] = ()) -> set[SourceTable]:
         """The source tables whose changes stay in silver, under each of their names."""
-        return {
-            name
-            for table in self.closed(coming)
-            for name in (table, *later_names(table, self.first_names))
-        }
+        return {name for table in self.closed(coming) for name in self.names(table)}
 
     def taken_again(self, coming: ComingStatements) -> dict[SourceTable, TakenAgain]:
         """The tables that were renamed and whose names others have since, and those others."""

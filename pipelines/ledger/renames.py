@@ -146,9 +146,9 @@ def _takes(
     return away.table in _new_names(other) and not back
 
 
-def later_names(table: SourceTable, first_names: FirstNames) -> tuple[SourceTable, ...]:
-    """The names that a table has had since its first."""
-    return tuple(new for new, old in first_names.items() if old == table)
+def names_of(table: SourceTable, first_names: FirstNames) -> tuple[SourceTable, ...]:
+    """All names that a table has had; `table` is the first."""
+    return (table, *(new for new, old in first_names.items() if old == table))
 
 
 def under_first_names(pending: PendingChanges, first_names: FirstNames) -> PendingChanges:

@@ -48,18 +48,16 @@ def in_silver(
         yield from _read(source, row.asDict())
 
 
-def statement_of(
-    entry: Entry, limits: Limits, later_names: Iterable[SourceTable] = ()
-) -> Statement:
-    """The entry's statement, read, as it concerns the entry's table, which has had `later_names`
-    since the one that it is known by."""
-    own, *later = (TableName(*table[1:]) for table in (entry.table, *later_names))
+def statement_of(entry: Entry, limits: Limits, names: Iterable[SourceTable]) -> Statement:
+    """The entry's statement, read, as it concerns the entry's table; `names`: all that the table
+    has had."""
+    own, *others = (TableName(*table[1:]) for table in dict.fromkeys((entry.table, *names)))
     text = entry.statement or ""
     nameless = own._replace(name=None)
     read = _of_many(text, entry.dialect, nameless, most=limits.ddl_bytes)
     if read is None:
         read = _parsed(text, own, entry.dialect, limits=limits)
-    for name in (own, *later) if len(read.tables) > 1 else ():
+    for name in (own, *others) if len(read.tables) > 1 else ():
         for table in read.called(name.name):
             if _is_own(table, name):
                 return read.of(table)

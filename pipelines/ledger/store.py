@@ -20,7 +20,7 @@ from pipelines.ledger.entries import (
     naming_of,
     write_entries,
 )
-from pipelines.ledger.renames import FirstNames, held, later_names, renames
+from pipelines.ledger.renames import FirstNames, held, names_of, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.contract import made_otherwise
@@ -82,12 +82,16 @@ class EntryStore:
     def of(self, table: SourceTable) -> list[Entry]:
         """The entries of one source table, under all names it has had."""
         of_tables = self._known.of_tables
-        names = [table, *later_names(table, self.first_names)]
-        return [entry for name in names for entry in list(of_tables.get(name, {}).values())]
+        of_names = (of_tables.get(name, {}) for name in self.names(table))
+        return [entry for of_name in of_names for entry in list(of_name.values())]
 
     def first_name(self, table: SourceTable) -> SourceTable:
         """What a source table was called before it was renamed."""
         return self.first_names.get(table, table)
+
+    def names(self, table: SourceTable) -> tuple[SourceTable, ...]:
+        """All names that a source table has had; `table` is the first."""
+        return names_of(table, self.first_names)
 
     def progress(self, target: str | None) -> Progress | None:
         """The progress of a target that the source feeds."""
@@ -158,8 +162,8 @@ class EntryStore:
         """The entry's statement, read."""
         if entry.id not in self._statements:
             limits = self.warehouse.config.sources[self.source].limits.filled()
-            later = later_names(entry.table, self.first_names)
-            self._statements[entry.id] = statement_of(entry, limits, later)
+            names = self.names(entry.table)
+            self._statements[entry.id] = statement_of(entry, limits, names)
         return self._statements[entry.id]
 
     def keep_statement(self, id_: str, statement: Statement) -> None:

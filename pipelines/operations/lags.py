@@ -14,7 +14,7 @@ from pipelines.gold.backlog import backlog_of
 from pipelines.gold.known_targets import fed_targets
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import load_entries
-from pipelines.ledger.renames import later_names, renames
+from pipelines.ledger.renames import renames
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import load_progress, source_cursors
@@ -61,6 +61,6 @@ def _waiting(warehouse: Warehouse) -> list[str]:
         if source in declared:
             ledger = Ledger(warehouse, source, progress_by_target=progress)
             for first, above in backlog_of(ledger, cursor).items():
-                for table in (first, *later_names(first, ledger.first_names)):
+                for table in ledger.names(first):
                     lags[tuple(table)] = above
     return [beyond, waiting.above(lags)] if lags else [beyond]

@@ -164,11 +164,11 @@ def _batch_stats(source: str, row: dict[str, Any]) -> BatchStats:
 
 
 class ProjectedStats(NamedTuple):
-    """The statistics of one source table, the other names that it has had, and how its rows are
-    read. `missing_order_keys`: how many of its changes have no value of `sequence_by`."""
+    """The statistics of one source table, all names that it has had, and how its rows are read.
+    `missing_order_keys`: how many of its changes have no value of `sequence_by`."""
 
     stats: list[BatchStats]
-    later_names: tuple[SourceTable, ...]
+    names: tuple[SourceTable, ...]
     projection: Projection
     missing_order_keys: int = 0
 
@@ -199,9 +199,9 @@ def _may_change_key(warehouse: Warehouse, table: ProjectedStats) -> str:
     projection = table.projection
     renamed = any(map(renamed_in_gold, names_sent(table.stats)))
     if not projection.key_renamed:
-        return _changes(warehouse, table.stats, table.later_names, renamed=renamed)
+        return _changes(warehouse, table.stats, table.names, renamed=renamed)
     where = projection.may_change_key
-    changes = _changes(warehouse, table.stats, table.later_names, renamed=renamed, where=where)
+    changes = _changes(warehouse, table.stats, table.names, renamed=renamed, where=where)
     return translated(changes, projection.lineage)
 
 
@@ -213,7 +213,7 @@ def with_sequence_positions(
     asked = [
         texts.sequence_positions(
             table.projection,
-            _changes(warehouse, table.stats, table.later_names, renamed=table.projection.renamed),
+            _changes(warehouse, table.stats, table.names, renamed=table.projection.renamed),
             number=number,
         )
         for number, table in enumerate(tables)
@@ -254,21 +254,21 @@ class ColumnValues(NamedTuple):
 def has_values(
     warehouse: Warehouse,
     stats: Sequence[BatchStats],
-    later_names: Iterable[SourceTable],
+    names: Sequence[SourceTable],
     *,
     values: ColumnValues,
 ) -> bool:
     """Whether the changes of a table have such values."""
     where = texts.between(values.above, values.below)
     where += f" AND {holds_value(values.column, values.digits)}"
-    changes = _changes(warehouse, stats, later_names, renamed=False, where=where)
+    changes = _changes(warehouse, stats, names, renamed=False, where=where)
     return bool(warehouse.session.sql(first_row(changes)).take(1))
 
 
 def _changes(
     warehouse: Warehouse,
     stats: Sequence[BatchStats],
-    later_names: Iterable[SourceTable],
+    names: Sequence[SourceTable],
     *,
     renamed: bool,
     where: str = "true",
@@ -277,8 +277,8 @@ def _changes(
 
     `renamed`: columns have the names that gold has them under.
     """
-    tables, where = (stats[0].table, *later_names), f"{spanned(stats)} AND {where}"
-    return silver_changes(warehouse.name("silver", "cdc"), tables, where, renamed=renamed)
+    where = f"{spanned(stats)} AND {where}"
+    return silver_changes(warehouse.name("silver", "cdc"), names, where, renamed=renamed)
 
 
 def spanned(stats: Sequence[BatchStats]) -> str:

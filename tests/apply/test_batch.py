@@ -30,6 +30,7 @@ def batch(
     names = {"images": (image,), "key_columns": (("id",),), "changes": 2, "deletes": deletes}
     return TableBatch(
         table=TABLE,
+        names=(TABLE,),
         projection=Projection(keys=("id",), columns={"id": "int", "a": "int", "c": "int"}),
         stats=[BatchStats(**(counts | nothing | names | more))],  # type: ignore[arg-type]
         silver="silver.cdc",

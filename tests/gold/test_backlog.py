@@ -10,6 +10,7 @@ import pytest
 from ingest.config.modes import TargetContract
 from ingest.names import SourceTable
 from pipelines.gold.backlog import applied_batches, applied_beyond, backlog_of, last_batches
+from pipelines.ledger.renames import names_of
 from pipelines.silver.pending import BatchStats, PendingChanges
 from pipelines.targets.progress import Names, Progress, ProgressByTarget, SourceCursor, Watermarks
 
@@ -29,7 +30,7 @@ def _ledger(
             config=SimpleNamespace(sources={"shop": SimpleNamespace(keys={})})
         ),
         first_name=lambda table: {RENAMED: ITEM}.get(table, table),
-        first_names={RENAMED: ITEM},
+        names=lambda table: names_of(table, {RENAMED: ITEM}),
         progress=lambda target: progress.get(("shop", target)),
         progress_by_target=progress,
         route=lambda table: route,
@@ -41,7 +42,7 @@ def _batches(by_name: dict[str, int]) -> dict[Names, int]:
     return {("db", None, name): batch for name, batch in by_name.items()}
 
 
-def _cursor(**last: int) -> Progress:
+def _cursor(**last: int) -> SourceCursor:
     return SourceCursor(source="shop", batch=9, tables=_batches(last))
 
 
@@ -72,7 +73,7 @@ def _target(contract: TargetContract | None = MADE, **applied: int) -> ProgressB
     ],
 )
 def test_what_lags_is_taken_from_where_it_does(
-    progress: ProgressByTarget, cursor: Progress, expected: dict[SourceTable, int]
+    progress: ProgressByTarget, cursor: SourceCursor, expected: dict[SourceTable, int]
 ) -> None:
     assert backlog_of(_ledger(progress), cursor) == expected
     assert backlog_of(_ledger(progress, closed=[ITEM]), cursor) == {}

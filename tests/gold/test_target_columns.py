@@ -298,7 +298,7 @@ def test_a_renamed_column_has_the_type_that_messages_told_before() -> None:
     told = (ColumnType("id", "bigint", "bigint"), ColumnType("n", "int", "int"))
 
     def types(*listed: tuple[ColumnType, ...]) -> dict[str, str]:
-        feed = Feed(way, table, (), [], listed, lines)
+        feed = Feed(way, table, (table,), [], listed, lines)
         found = types_of_today(feed)
         return {column.name: column.type for each in found for column in each}
 

@@ -82,6 +82,6 @@ def test_a_statement_of_many_tables_is_read_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("pipelines.ledger.statements.parse.parse", parsed)
     for name in names:
         entry = Entry(id=name, table=SourceTable("s", "shop", None, name.lower()), statement=text)
-        [clause] = statement_of(entry, Limits()).clauses
+        [clause] = statement_of(entry, Limits(), [entry.table]).clauses
         assert (clause.kind, clause.table) == ("drop_table", TableName("shop", None, name))
     assert read == [text]

@@ -59,7 +59,6 @@ class BatchStats(NamedTuple):
     key_columns: tuple[tuple[str, ...], ...]
     zero_dates: int
     newest: int | None
-    snapshots: int
     no_ops: int
     oldest: int | None
     keyless: int

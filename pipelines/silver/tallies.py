@@ -73,7 +73,6 @@ def _tally(groups: Sequence[Group]) -> Group:
         "key_columns": _distinct(names for group in changes for names in group["key_columns"]),
         "zero_dates": _sum(groups, "zero_dates"),
         "newest": _highest(changes, "newest"),
-        "snapshots": _sum((group for group in groups if group["op"] == "snapshot"), "rows"),
         "no_ops": _sum(groups, "no_ops"),
         "oldest": _lowest(changes, "oldest"),
         "keyless": _sum(rows, "keyless"),

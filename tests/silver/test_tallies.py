@@ -41,7 +41,7 @@ def test_a_group_counts_for_what_its_kind_and_operation_are() -> None:
         [found] = tallied(ordered)
         assert (found["db"], found["schema"], found["table"]) == ("d", None, "t")
         assert (found["changes"], found["ddl"]) == (7, 3)
-        assert (found["deletes"], found["truncates"], found["snapshots"]) == (1, 2, 0)
+        assert (found["deletes"], found["truncates"]) == (1, 2)
         assert (found["first"], found["batch"], found["changed"], found["last"]) == (3, 5, 5, 9)
         assert (found["logged_first"], found["logged_last"]) == (1, 9)
         assert (found["keyless"], found["unhashed"], found["partials"]) == (1, 2, 1)

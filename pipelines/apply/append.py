@@ -15,6 +15,7 @@ from ingest.sql.fold.reconstruction import with_keys
 from ingest.sql.projection import events
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
+from pipelines.apply.merge import run_merge
 from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.watermarks import applied_watermarks
@@ -52,10 +53,9 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     around = "false" if batch.projection.by_arrival else batch.around
     earlier = batch.earlier(f"{append.IMAGES} AND {around}")
     statement = append.merge_sql(batch.target_table, batch.projection, new, earlier=earlier)
-    done = frames.warehouse.execute(statement).first()
-    assert done is not None
+    done = run_merge(frames, statement)
     # A row that moves to a lower pos is no new one.
-    counts["inserted"] += int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
+    counts["inserted"] += done["inserted"] - done["deleted"]
     # A run that was cut off may have set some aside: then none is new.
     source, code = batch.projection.source, Code.TYPE_MISMATCH.value
     unfit = have_rejects(frames.warehouse, source, batch.target, code=code)

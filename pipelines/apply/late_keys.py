@@ -204,11 +204,10 @@ def _of_many(
 def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> LateKeys:
     """The keys that SQL gives, each once, with all that key changes link to them, in a table of
     their own. `brought`: SQL of the keys that the batch brings."""
-    session = frames.warehouse.session
-    found, linked = frames.set_down(session.sql(keys)), linked_keys(frames, batch)
+    found, linked = frames.set_down(frames.sql(keys)), linked_keys(frames, batch)
     late = late_relation(with_groups(found, linked), found=found, brought=brought)
-    relation = frames.set_down(session.sql(late))
-    [(number, of_themselves)] = rows(session.sql(number_of(relation)))
+    relation = frames.set_down(frames.sql(late))
+    [(number, of_themselves)] = rows(frames.sql(number_of(relation)))
     return LateKeys(relation, None, (), number, of_themselves, linked is not None)
 
 

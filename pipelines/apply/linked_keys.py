@@ -115,14 +115,14 @@ def _reached(frames: Frames, pairs: str, keys: Collection[Key]) -> Pairs | None:
 def _components(frames: Frames, pairs: str) -> str:
     """A relation of all keys of the pairs with the `component` of each, made by the workers."""
     edges = key_changes.edges(pairs)
-    session, before = frames.warehouse.session, None
+    before = None
     with ExitStack() as held:
         while True:
             # What it is made of goes once it is made.
             with held.pop_all():
-                table = held.enter_context(set_down(frames.warehouse, session.sql(edges)))
-            checksum = session.sql(key_changes.checksum(table)).first()
+                table = held.enter_context(set_down(frames.warehouse, frames.sql(edges)))
+            checksum = frames.sql(key_changes.checksum(table)).first()
             if checksum == before:
                 break
             before, edges = checksum, key_changes.contracted(table)
-        return frames.set_down(session.sql(key_changes.components(table)))
+        return frames.set_down(frames.sql(key_changes.components(table)))

@@ -1,4 +1,4 @@
-"""The MERGE that writes a batch, as far as it is the same for rows and for versions."""
+"""The MERGE that writes a batch, as far as it is the same whichever way the target keeps rows."""
 
 from __future__ import annotations
 

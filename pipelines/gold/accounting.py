@@ -27,6 +27,7 @@ from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import folded_history
 from pipelines.apply.frames import Frames
+from pipelines.apply.merge import run_merge
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
 from pipelines.gold.reconstruction import Reconstruction
@@ -169,8 +170,7 @@ def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
     found = reconstruction.frames.view(warehouse.session.sql(lost))
     with alone():
         statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=False)
-        done = warehouse.execute(statement).first()
-    return int(done["num_inserted_rows"]) if done is not None else 0
+        return run_merge(reconstruction.frames, statement)["inserted"]
 
 
 def _lost(batch: TableBatch) -> str:

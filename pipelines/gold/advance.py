@@ -79,40 +79,41 @@ class TargetBatch:
 
 
 def advance(
-    ledger: Ledger, coming: TargetBatch, pending: PendingChanges, *, progress: Progress
+    ledger: Ledger, target: TargetBatch, pending: PendingChanges, *, progress: Progress
 ) -> Progress:
-    """Apply what is coming; raises TableError where the target cannot take it."""
-    warehouse, route = ledger.warehouse, coming.route
+    """Bring a target forward by what comes for it; gives its progress then. Raises TableError where
+    it cannot take that."""
+    warehouse, route = ledger.warehouse, target.route
     # A run that was cut off may have left rejects for want of a key, and no word of it.
     was_unkeyed = unkeyed(progress) or (
         progress.contract is None
         and have_rejects(warehouse, route.source, route.target, code=Code.NO_KEY.value)
     )
     _check_applicable(warehouse, progress)
-    new = _new(coming)
-    now = _known(ledger, route, progress.unparked(), tables=coming.stats)
+    new = _unapplied(target)
+    now = _with_contract(ledger, route, progress.unparked(), tables=target.stats)
     if not new:
-        return _up_to(now, coming, pending)
+        return _up_to(now, target, pending)
     stats = [each for of_table in new.values() for each in of_table]
     if now.contract is None:
         pending = _with_schema_hints(warehouse, new, pending)
-    keys = _keys(ledger, coming, new, progress=now, pending=pending)
+    keys = _keys(ledger, target, new, progress=now, pending=pending)
     mode = mode_of(route, keys)
     untold = now.contract is None and not keys and _truncates_alone(stats)
     if mode is None or untold:
-        return _up_to(_without_key(ledger, route, new, now=now, pending=pending), coming, pending)
+        return _up_to(_without_key(ledger, route, new, now=now, pending=pending), target, pending)
     contract = TargetContract.by(route, mode, keys)
     check_made_for(route, now.contract)
     ledger.bring_forward(route.target, columns_sent(new, pending))
     fresh = create_target(
-        ledger, route, new, contract=contract, pending=pending, statements=coming.statements
+        ledger, route, new, contract=contract, pending=pending, statements=target.statements
     )
-    labels = {*now.watermarks, *map(label_of, coming.stats)}
+    labels = {*now.watermarks, *map(label_of, target.stats)}
     shared = may_share_keys(route, contract.keeps, tables=len(labels))
     feedings: list[Feeding] = []
     columns: dict[str, str] = {}
     for table, stats in new.items():
-        feeding = Feeding(route, table, stats, contract, pending, ledger, coming.statements)
+        feeding = Feeding(route, table, stats, contract, pending, ledger, target.statements)
         now, columns = evolve(feeding, now, fresh=fresh and not feedings)
         contract = with_renamed_key(warehouse, route, contract, columns=columns)
         feedings.append(feeding)
@@ -121,19 +122,19 @@ def advance(
         [_feed(feeding, columns) for feeding in feedings],
         TargetTable(contract=contract, columns=columns, shared=shared),
         progress=now,
-        above=coming.above,
+        above=target.above,
         only=pending.limit.only,
-        staged=coming.staged,
+        staged=target.staged,
         fresh=fresh,
     )
-    now, unfit = _apply_in_turn(ledger, coming, now, batches=batches, was_unkeyed=was_unkeyed)
+    now, unfit = _apply_in_turn(ledger, target, now, batches=batches, was_unkeyed=was_unkeyed)
     _enter_outgrown([feeding for feeding in feedings if feeding.table in unfit])
-    now = replace(_up_to(now, coming, pending), contract=contract)
+    now = replace(_up_to(now, target, pending), contract=contract)
     # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
     frees = any(batch.total(name) for batch in batches for name in _FREEING)
     if not (frees and shares_keys(route, now)):
         return now
-    return try_again(ledger, route, row=now, closed=ledger.closed_names(coming.statements))
+    return try_again(ledger, route, row=now, closed=ledger.closed_names(target.statements))
 
 
 def _check_applicable(warehouse: Warehouse, progress: Progress) -> None:
@@ -146,7 +147,7 @@ def _check_applicable(warehouse: Warehouse, progress: Progress) -> None:
 
 def _apply_in_turn(
     ledger: Ledger,
-    coming: TargetBatch,
+    target: TargetBatch,
     now: Progress,
     *,
     batches: Sequence[TableBatch],
@@ -170,7 +171,7 @@ def _apply_in_turn(
         now, misfit = _applied(warehouse, now, batch, was_unkeyed=was_unkeyed)
         unfit |= {batch.table} if misfit else set()
         if number + 1 < len(batches) and _moves_parts(batch):
-            _record(ledger, coming, now, batch=batch)
+            _record(ledger, target, now, batch=batch)
     return now, unfit
 
 
@@ -181,15 +182,15 @@ def _moves_parts(batch: TableBatch) -> bool:
     return bool(batch.shared and batch.total("key_changes") and batch.total("partials"))
 
 
-def _record(ledger: Ledger, coming: TargetBatch, now: Progress, *, batch: TableBatch) -> None:
+def _record(ledger: Ledger, target: TargetBatch, now: Progress, *, batch: TableBatch) -> None:
     """Record that a source table's batch is applied, before those of the others are."""
     names = {name[1:] for name in batch.names}
-    applied = {name: to for name, to in coming.applied_batches.items() if name in names}
+    applied = {name: to for name, to in target.applied_batches.items() if name in names}
     row = replace(now.uncounted(), tables={**now.tables, **applied})
     record_progress(ledger.warehouse, [row], ledger.progress_by_target)
 
 
-def _up_to(now: Progress, coming: TargetBatch, pending: PendingChanges) -> Progress:
+def _up_to(now: Progress, target: TargetBatch, pending: PendingChanges) -> Progress:
     """The progress, once all that was pending is applied."""
     limit = pending.limit
     return replace(
@@ -197,20 +198,20 @@ def _up_to(now: Progress, coming: TargetBatch, pending: PendingChanges) -> Progr
         batch=pending.last,
         below=limit.below,
         partly_applied=limit.newest,
-        tables=coming.applied_batches,
+        tables=target.applied_batches,
     )
 
 
 def _keys(
     ledger: Ledger,
-    coming: TargetBatch,
+    target: TargetBatch,
     new: Mapping[SourceTable, list[BatchStats]],
     *,
     progress: Progress,
     pending: PendingChanges,
 ) -> tuple[str, ...]:
     """The key columns of the target; () = it has none, or none is known."""
-    route = coming.route
+    route = target.route
     if progress.contract is not None and not progress.contract.keeps.keyed:
         _check_keyless(ledger, route, new, keys=progress.contract.keys)
         return progress.contract.keys
@@ -221,7 +222,7 @@ def _keys(
         stats=[each for of_table in new.values() for each in of_table],
         lineage=ledger.lineage(first),
         hinted_keys=pending.keys.get(first, ()),
-        renames_to_come=ledger.renames_to_come(first, coming.statements),
+        renames_to_come=ledger.renames_to_come(first, target.statements),
     )
 
 
@@ -347,11 +348,11 @@ def _version(warehouse: Warehouse, now: Progress, *, fresh: bool, again: bool) -
     return recorded(warehouse, now.target, None if again else max(versions, default=None))
 
 
-def _known(
+def _with_contract(
     ledger: Ledger, route: Route, progress: Progress, *, tables: Iterable[SourceTable]
 ) -> Progress:
-    """The progress with what the target was created for, told by itself where need be, and where
-    the history of its source tables was trimmed: before a reset of it, too."""
+    """The progress with what the target was created for, which the table itself tells where nothing
+    else does, and where the history of its source tables was trimmed: before a reset of it, too."""
     warehouse, contract = ledger.warehouse, progress.contract
     told: dict[str, tuple[Horizon, ...]] = {}
     if contract is None:
@@ -366,11 +367,11 @@ def _known(
     return replace(progress, contract=contract, watermarks=watermarks)
 
 
-def _new(coming: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
+def _unapplied(target: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
     """The source tables with batches not applied, in the order of their first change."""
     new = {
-        table: [each for each in stats if each.batch > coming.above[table]]
-        for table, stats in coming.stats.items()
+        table: [each for each in stats if each.batch > target.above[table]]
+        for table, stats in target.stats.items()
     }
     first = {table: lowest(each.lowest for each in stats) or () for table, stats in new.items()}
     return {

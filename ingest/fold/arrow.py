@@ -206,8 +206,9 @@ def _keys(changes: Iterable[Change]) -> list[Key]:
 
 
 def _unfit(events: Iterable[Mapping[str, Any]]) -> Rows:
-    """Word of the events that do not fit. The insert of a key change in two messages leaves its row
-    under the old key, which the delete may have taken it from."""
+    """Results on the events that do not fit. Where one is the insert of a key change in two
+    messages, its row stays under the old key, and the delete may have taken it from there: that key
+    is late."""
     unfit = [event for event in events if not event["fits"]]
     if unfit:
         yield result("unfit")

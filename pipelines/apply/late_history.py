@@ -68,9 +68,9 @@ def _from_bases(
     groups: Mapping[Key, int],
     known: Mapping[Key, int],
 ) -> KeyHistory | None:
-    """The changes of each key from its last whole image on, of those that turn out to have none all
-    of them; None where no key stands alone, or this is too much for the driver. `known`: the keys'
-    hashes."""
+    """The changes of each key from its last whole image on, and all changes of the keys that turn
+    out to have no such image; None where no key stands alone, or this is too much for the driver.
+    `known`: the keys' hashes."""
     below = _alone(groups, late.start_below)
     if not below:
         return None
@@ -125,10 +125,10 @@ def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> Da
 class Starts(NamedTuple):
     """From where on some keys are to be folded.
 
-    `parts`: key -> the source's own part of the position of a change below which nothing bears on
-    the row; empty: from the first one. `batches`: those of silver that hold what is from there on.
-    `unhashed`: whether some of it has no hash. `files`: how many were looked through. `changes`:
-    how many there are from there on at most.
+    `parts`: key -> the source's own part of the position of a change, below which nothing bears on
+    the row; empty: the key is folded from its first change on. `batches`: silver's batches with
+    changes from there on. `changes`: how many these are at most. `unhashed`: whether some of them
+    have no hash. `files`: how many were looked through.
     """
 
     parts: dict[Key, Pos]
@@ -170,8 +170,8 @@ def not_below(read: pa.Table, begun: Starts) -> list[bool]:
 
 
 def unfounded(read: pa.Table, begun: Starts, *, soft: bool) -> set[Key]:
-    """The keys whose changes, as far as they were `read`, begin neither at the first there was nor
-    with one that leaves nothing of what was before."""
+    """The keys of which what was `read` begins neither with the first change that they had nor with
+    one that leaves nothing of what was before."""
     columns = ("key", "pos", "op", "partial", "lacks")
     first: dict[Key, tuple[Pos, bool]] = {}
     for row in zip(*(read[name].to_pylist() for name in columns), strict=True):

@@ -32,9 +32,10 @@ _OTHERS = ("passed", "stale", "unfit")
 class Judged(NamedTuple):
     """A batch whose keys are judged.
 
-    `verdicts`: results of `ingest.fold.arrow`, with the states of keys on time where the batch is
-    small; else these are in the relation `large`, and where late and doubtful keys are `too_many`
-    for the driver these are there alone. `counts`: what was set aside, and what is stale.
+    `verdicts`: results of `ingest.fold.arrow`. Those of a small batch are all here. Of a larger one
+    the relation `large` has all; the states of keys on time are there alone, and so are late and
+    doubtful keys where these are `too_many` for the driver. `counts`: what was set aside, and what
+    is stale.
     `unfit`: some value does not fit its column, whether or not it was set aside before.
     """
 

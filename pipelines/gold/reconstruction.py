@@ -228,8 +228,9 @@ class Reconstruction:
     def tried(
         self, act: Callable[[str], Result], *, before: Callable[[], None] = lambda: None
     ) -> Result:
-        """What `act` gives, which runs SQL on a relation: the rows, folded the fast way if it may
-        be and Spark meets nothing odd, else exactly.
+        """Have `act` run SQL on the rows, a relation, and give what it gives. They are folded the
+        fast way where that may be; where Spark meets something odd then, `act` is called again,
+        with rows that are folded exactly.
 
         `before` is called once, before `act` sees a fold that may leave some change out.
         """

@@ -196,7 +196,7 @@ def _whole_again(
     ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]], *, made_anew: bool
 ) -> tuple[Verdicts, bool]:
     """As `_typed_again`, for a target of versions or images, which is made anew where some fit,
-    unless it was; whether it is then."""
+    unless it was before (`made_anew`); and whether it has been by then."""
     verdicts: Verdicts = {}
     history = applied_history(ledger, route)
     if history is None:

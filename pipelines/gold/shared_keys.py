@@ -35,8 +35,8 @@ from pipelines.targets.table import columns_of, keys_of
 def try_again(
     ledger: Ledger, route: Route, *, row: Progress, closed: Collection[SourceTable]
 ) -> Progress:
-    """Give the keys that are free now to the source tables whose changes wait for them; the
-    target's progress is `row`, and what that becomes. `closed`: see `Ledger.closed_names`."""
+    """Give the keys that are free now to the source tables whose changes wait for them; gives what
+    becomes of the target's progress, which is `row`. `closed`: see `Ledger.closed_names`."""
     warehouse, first_names = ledger.warehouse, ledger.first_names
     opened = claimed(warehouse, route.source, route.target)
     if opened is None or row.contract is None:
@@ -84,8 +84,8 @@ def shares_keys(route: Route, row: Progress) -> bool:
 
 
 def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> Progress:
-    """Fold the keys that are free from the table's history. What of their changes is in that fold
-    waits no more; what is not says now why."""
+    """Fold the keys that are free from the table's history. Those of their changes that are in that
+    fold wait no more; the rejects of the others say why from now on."""
     changes = events(batch.projection, batch.history("true"))
     free = frames.set_down(frames.sql(texts.free_keys(changes, opened, held=batch.held_by_others)))
     if frames.sql(select(free)).isEmpty():

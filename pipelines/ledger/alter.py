@@ -154,10 +154,10 @@ def due(
 ) -> list[ColumnChange]:
     """The changes that bring the target's columns to where the entry wants them.
 
-    `proposed` are those of its review against the columns as they are; `again` are columns that are
-    added anew under a name that the target has (52), and start empty. A crash between the two
-    statements of a new generation leaves its column missing: it is added, unless a `later` change
-    has renamed it or taken it away.
+    `proposed`: what a review of now proposes, against the columns as they are. `again`: columns
+    that are added anew under a name that the target has (52); they start empty. A crash between the
+    two statements of a new generation leaves its column missing: it is added, unless a `later`
+    change has renamed it or taken it away.
     """
     assert entry.target is not None
     columns = {name.lower(): name for name in columns_of(warehouse, entry.target) or {}}

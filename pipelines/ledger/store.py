@@ -116,7 +116,7 @@ class EntryStore:
         return [entry for entry in approved if not self.too_early(entry)]
 
     def bring_forward(self, target: str, sent: Mapping[SourceTable, Collection[str]]) -> None:
-        """Know, for the rest of the run, that a target is brought forward: `sent` are the source
+        """Note, for the rest of the run, that a target is brought forward. `sent`: the source
         tables with changes for it, each with the columns (in lower case) that it sends."""
         self._feeding[target] = sent
 
@@ -136,10 +136,13 @@ class EntryStore:
         return {table for table in waiting if not self.target_exists(table)}
 
     def too_early(self, entry: Entry) -> bool:
-        """Whether the entry's target cannot be touched yet. Of one that is there and of which
-        nothing is recorded, since a run was killed while making it, nobody knows until changes come
-        again which source tables feed it, nor which columns they share. One that the tables file
-        wants otherwise than it was made has first to be made anew."""
+        """Whether the entry's target cannot be touched yet.
+
+        A run that was killed while it made the target leaves a table of which nothing is recorded:
+        which source tables feed it, and which columns they share, nobody knows until changes come
+        again. And a target that the tables file wants otherwise than it was made has first to be
+        made anew.
+        """
         # What comes for a new generation of a table waits until that is seen through.
         if entry.target is None or entry.recreates:
             return False

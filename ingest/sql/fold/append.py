@@ -8,7 +8,7 @@ change stands once, at its lowest pos: copies of one change are told by what the
 from __future__ import annotations
 
 from ingest.identity import identity_sql
-from ingest.sql.fold.latest import SURPRISE
+from ingest.sql.fold.latest import surprised
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection, as_today
 from ingest.sql.query import query
@@ -29,7 +29,7 @@ def rows(projection: Projection, changes: str, *, checked: bool) -> str:
     if projection.keys:
         checks.append(f"({projection.key_text()}) IS NULL")
     bad = f"coalesce({' OR '.join(checks)}, false)" if checks else "false"
-    pos = f"IF({bad}, raise_error({sql_text(SURPRISE)}), pos)" if checked and checks else "pos"
+    pos = surprised(bad, "pos") if checked and checks else "pos"
     where = IMAGES if checked else f"{IMAGES} AND NOT {bad}"
     slots = projection.slots
     values = "".join(f"{_value(projection, name)} AS {slot}, " for name, slot in slots.items())

@@ -9,7 +9,12 @@ from ingest.sql.query import query
 from ingest.sql.quoting import quoted, sql_text
 
 SURPRISE = "ingest: this batch needs the exact fold"
-"""What a `latest` raises inside Spark when a batch is not as simple as its statistics promised."""
+"""What is raised inside Spark when a batch is not as simple as its statistics promised."""
+
+
+def surprised(where: str, value: str) -> str:
+    """SQL of a value that raises SURPRISE where `where` is true."""
+    return f"IF({where}, raise_error({sql_text(SURPRISE)}), {value})"
 
 
 def latest(
@@ -34,14 +39,13 @@ def latest(
     keys = [quoted(f"k{i}") for i in range(len(projection.keys))]
     listed = ", ".join(keys)
     nulls = " OR ".join(f"{key} IS NULL" for key in keys)
-    surprise = f"raise_error({sql_text(SURPRISE)})"
     relations = _typed_rows(projection, changes, sets=sets, image=image, checked=checked)
     *_, typed = relations
     bad = f"NOT gone AND ({_misfit(projection, sets)})"
     folded = f"struct({', '.join(['gone', 'event_time', *(f'`v{i}`' for i in range(len(sets)))])})"
     ties = checked and not projection.by_arrival
     if checked:
-        folded = f"IF({bad}, {surprise}, {folded})"
+        folded = surprised(bad, folded)
     else:
         relations["on_time"] = (
             f"SELECT c.* FROM {typed} c LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
@@ -49,7 +53,7 @@ def latest(
         )
         typed = "on_time"
     surprises = f"({nulls})" + (f" OR probe <> {_probe(projection)}" if ties else "")
-    final = f"IF({surprises}, {surprise}, pos)" if checked else "pos"
+    final = surprised(surprises, "pos") if checked else "pos"
     probe, most = (
         (f", {_probe(projection)} AS probe", ", max(probe) AS probe") if ties else ("", "")
     )

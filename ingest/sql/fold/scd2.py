@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingest.position import message_of, source_part
-from ingest.sql.fold.latest import SURPRISE
+from ingest.sql.fold.latest import surprised
 from ingest.sql.fold.truncates import Truncates
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection
@@ -41,7 +41,7 @@ def changes_as_steps(projection: Projection, changes: str, *, sets: Sequence[str
     nulls = " OR ".join(f"{projection.typed_key(name)} IS NULL" for name in projection.keys)
     bad = f"coalesce((op <> 'delete' AND ({checks})) OR {nulls}, false)"
     return f"""SELECT {", ".join([*keys, *values])},
-  op = 'delete' AS _gone, IF({bad}, raise_error({sql_text(SURPRISE)}), pos) AS _pos,
+  op = 'delete' AS _gone, {surprised(bad, "pos")} AS _pos,
   event_time AS _event_time, {sql_text(projection.label)} AS _source_table
 FROM ({changes})"""
 
@@ -99,7 +99,7 @@ def rows(projection: Projection, steps: str, *, sets: Sequence[str] | None = Non
     if sets is not None and not projection.by_arrival:
         same = f"{source_part('_last')} = {source_part('_pos')}"
         tie = f"{same} AND {message_of('_last')} <> {message_of('_pos')}"
-        pos = f"IF(coalesce({tie}, false), raise_error({sql_text(SURPRISE)}), _pos)"
+        pos = surprised(f"coalesce({tie}, false)", "_pos")
     values = f"struct({', '.join(ours)})" if ours else "true"
     out = ", ".join([*keys, *ours, "_source_table", "_event_time", "_act"])
     return query(

@@ -34,6 +34,11 @@ def slots(columns: Iterable[str]) -> dict[str, str]:
     return {name: f"c{place}" for place, name in enumerate(columns)}
 
 
+def key_slots(keys: Iterable[str]) -> dict[str, str]:
+    """The names that key columns have in rows that are on their way to a target: `_k0`, `_k1`, …"""
+    return {name: f"_k{place}" for place, name in enumerate(keys)}
+
+
 class OrderColumn(NamedTuple):
     """A column that orders rows (`sequence_by`): its type, and the names that images have it under,
     where it was called otherwise below some positions those of each (`earlier`, in order)."""
@@ -81,6 +86,11 @@ class Projection:
     def slots(self) -> dict[str, str]:
         """The names that the columns have in our own SQL."""
         return slots(self.columns)
+
+    @property
+    def key_slots(self) -> dict[str, str]:
+        """The names that the key columns have in rows on their way to the target."""
+        return key_slots(self.keys)
 
     @property
     def renamed(self) -> bool:

@@ -6,7 +6,7 @@ from ingest.position import LENGTH, SOURCE_PART, source_part, transport_part
 from ingest.sql import casts
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
-from ingest.sql.quoting import quoted, sql_text
+from ingest.sql.quoting import sql_text
 
 SURPRISE = "ingest: this batch needs the exact fold"
 """What is raised inside Spark when a batch is not as simple as its statistics promised."""
@@ -36,9 +36,8 @@ def latest(
     """
     changes = projection.masked(changes)
     checked = unless is None
-    keys = [quoted(f"k{i}") for i in range(len(projection.keys))]
-    listed = ", ".join(keys)
-    nulls = " OR ".join(f"{key} IS NULL" for key in keys)
+    keys = ", ".join(projection.key_slots.values())
+    nulls = " OR ".join(f"{key} IS NULL" for key in projection.key_slots.values())
     relations = _typed_rows(projection, changes, sets=sets, image=image, checked=checked)
     *_, typed = relations
     bad = f"NOT gone AND ({_misfit(projection, sets)})"
@@ -59,13 +58,12 @@ def latest(
     )
     slots = projection.slots
     names = "".join(f", folded.v{i} AS {slots[name]}" for i, name in enumerate(sets))
-    key_names = ", ".join(f"{key} AS `_k{i}`" for i, key in enumerate(keys))
     return query(
         **relations,
-        steps=f"SELECT {listed}, pos, {folded} AS folded{probe} FROM {typed}",
-        newest=f"SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most} "
-        f"FROM steps GROUP BY {listed}",
-        rows=f"""SELECT {key_names}{names}, folded.gone AS _gone,
+        steps=f"SELECT {keys}, pos, {folded} AS folded{probe} FROM {typed}",
+        newest=f"SELECT {keys}, max(pos) AS pos, max_by(folded, pos) AS folded{most} "
+        f"FROM steps GROUP BY {keys}",
+        rows=f"""SELECT {keys}{names}, folded.gone AS _gone,
   folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
   CAST(NULL AS array<string>) AS _sets, {sql_text(projection.label)} AS _source_table,
   IF(folded.gone, folded.event_time, NULL) AS _deleted_at
@@ -90,7 +88,7 @@ def _typed_rows(
     image: tuple[str, ...] | None,
     checked: bool,
 ) -> dict[str, str]:
-    """Relations, the last of which has typed keys `k0`…, `pos`, `gone`, `event_time`, per column of
+    """Relations, the last of which has the typed keys, `pos`, `gone`, `event_time`, per column of
     `sets` its text `x0`… and typed value `v0`…, and, unless `checked`, the key's text."""
     typed_keys = ", ".join(
         casts.typed(
@@ -101,8 +99,8 @@ def _typed_rows(
             projection.columns[name],
             projection.zone,
         )
-        + f" AS `k{i}`"
-        for i, name in enumerate(projection.keys)
+        + f" AS {key}"
+        for name, key in projection.key_slots.items()
     )
     key_text = "" if checked else f", {projection.key_text()} AS key_text"
     places = {name: place for place, name in enumerate(image)} if image else {}
@@ -115,7 +113,7 @@ def _typed_rows(
         values.append(
             f", {casts.typed(f'`x{i}`', projection.columns[name], projection.zone)} AS `v{i}`"
         )
-    keys = ", ".join(quoted(f"k{i}") for i in range(len(projection.keys)))
+    keys = ", ".join(projection.key_slots.values())
     kept = "" if checked else ", key_text"
     xs = "".join(f", `x{i}`" for i in range(len(sets)))
     plain = f"{keys}, pos, gone, event_time{kept}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ingest.sql.fold.truncates import Truncates
 from ingest.sql.metadata import ROW_METADATA
-from ingest.sql.projection import slots
+from ingest.sql.projection import key_slots, slots
 from ingest.sql.quoting import quoted, quoted_list, sql_text
 
 
@@ -44,7 +44,8 @@ class Merge:
 
 def sql(merge: Merge) -> str:
     """The MERGE INTO statement."""
-    on = " AND ".join(f"t.{quoted(key)} = s._k{i}" for i, key in enumerate(merge.keys))
+    keys = key_slots(merge.keys)
+    on = " AND ".join(f"t.{quoted(name)} = s.{key}" for name, key in keys.items())
     newer = "(s._exact OR s._pos > t._pos)"
     if merge.own:
         newer += " AND (t._source_table = s._source_table" + (
@@ -79,7 +80,7 @@ def sql(merge: Merge) -> str:
     gone = "" if merge.soft else f"WHEN MATCHED AND s._gone AND {newer} THEN DELETE"
     names = [*merge.keys, *data, *ROW_METADATA, *(["_deleted_at"] if merge.soft else [])]
     values = [
-        *(f"s._k{i}" for i in range(len(merge.keys))),
+        *(f"s.{key}" for key in keys.values()),
         *(f"s.{places[name]}" for name in data),
         "s._pos",
         "s._event_time",

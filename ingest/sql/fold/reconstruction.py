@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ingest.sql.projection import LEAVES_KEY, NAMED_KEYS, Projection, slots, that_fit
+from ingest.sql.projection import LEAVES_KEY, NAMED_KEYS, Projection, key_slots, slots, that_fit
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, quoted_list, sql_text
 
@@ -38,8 +38,9 @@ def together(
     source: str,
 ) -> str:
     """The rows of all parts: the columns by their slots, and what gold adds (`added`)."""
+    of_keys = key_slots(keys)
     values = [
-        f"_k{keys.index(name)} AS {slot}" if name in keys else slot
+        f"{of_keys[name]} AS {slot}" if name in of_keys else slot
         for name, slot in slots(columns).items()
     ]
     ours = [f"{sql_text(source)} AS _source" if name == "_source" else name for name in added]
@@ -99,7 +100,8 @@ def named(rows: str, *, columns: Collection[str], added: Collection[str]) -> str
 
 def with_keys(projection: Projection, images: str) -> str:
     """Images, whose keys are columns like others, as a part."""
-    keys = (f"{projection.slots[key]} AS _k{i}, " for i, key in enumerate(projection.keys))
+    columns = projection.slots
+    keys = (f"{columns[name]} AS {key}, " for name, key in projection.key_slots.items())
     return f"SELECT {''.join(keys)}* FROM ({images})"
 
 

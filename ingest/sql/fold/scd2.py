@@ -34,7 +34,7 @@ def changes_as_steps(projection: Projection, changes: str, *, sets: Sequence[str
     Raises SURPRISE where a key is NULL or a value does not fit.
     """
     changes = projection.masked(changes)
-    keys = [f"{projection.typed_key(name)} AS _k{i}" for i, name in enumerate(projection.keys)]
+    keys = [f"{projection.typed_key(name)} AS {key}" for name, key in projection.key_slots.items()]
     slots = projection.slots
     values = [f"{projection.typed('after', name)} AS {slots[name]}" for name in sets]
     checks = " OR ".join(check for _, check in projection.misfits()) or "false"
@@ -53,7 +53,7 @@ def stored_versions(projection: Projection, target: str, *, timely: bool, keys: 
     in the target, so that only open versions matter; else those of `keys`, a relation of `_k0`….
     """
     columns = ", ".join(f"t.{quoted(name)} AS {slot}" for name, slot in projection.slots.items())
-    names = ", ".join(f"t.{quoted(key)} AS _k{i}" for i, key in enumerate(projection.keys))
+    names = _keys_of_row(projection)
     opened = f"struct(t._pos AS _pos, {columns})"
     own = f"t._source_table = {sql_text(projection.label)}"
     if timely:
@@ -61,18 +61,29 @@ def stored_versions(projection: Projection, target: str, *, timely: bool, keys: 
             f"SELECT {names}, {opened} AS _open, t._valid_from AS _clock FROM {target} t "
             f"WHERE t._current AND {own}"
         )
-    same = " AND ".join(f"t.{quoted(key)} = n._k{i}" for i, key in enumerate(projection.keys))
     grouped = ", ".join(f"t.{quoted(key)}" for key in projection.keys)
     return (
         f"SELECT {names}, max_by({opened}, t._pos) FILTER (WHERE t._current) AS _open, "
-        f"max(coalesce(t._valid_to, t._valid_from)) AS _clock "
-        f"FROM {target} t LEFT SEMI JOIN ({keys}) n ON {same} WHERE {own} GROUP BY {grouped}"
+        f"max(coalesce(t._valid_to, t._valid_from)) AS _clock FROM {target} t LEFT SEMI JOIN "
+        f"({keys}) n ON {_same_key(projection, 'n')} WHERE {own} GROUP BY {grouped}"
     )
+
+
+def _keys_of_row(projection: Projection) -> str:
+    """SQL of the key columns of a row `t` of the target, by their slots."""
+    slots = projection.key_slots.items()
+    return ", ".join(f"t.{quoted(name)} AS {key}" for name, key in slots)
+
+
+def _same_key(projection: Projection, other: str) -> str:
+    """True where a row `t` of the target has the key of another relation's row."""
+    slots = projection.key_slots.items()
+    return " AND ".join(f"t.{quoted(name)} = {other}.{key}" for name, key in slots)
 
 
 def beside(projection: Projection, steps: str, stored: str) -> str:
     """Steps beside what `stored_versions` has of their keys."""
-    same = " AND ".join(f"b._k{i} = s._k{i}" for i in range(len(projection.keys)))
+    same = " AND ".join(f"b.{key} = s.{key}" for key in projection.key_slots.values())
     return f"SELECT s.*, b._open, b._clock FROM ({steps}) s LEFT JOIN ({stored}) b ON {same}"
 
 
@@ -82,7 +93,7 @@ def rows(projection: Projection, steps: str, *, sets: Sequence[str] | None = Non
     `sets`: the columns that the steps have, where they are a batch's own changes; what they lack
     stays as the open version has it. A tie between two deliveries of those raises SURPRISE.
     """
-    keys = [f"_k{i}" for i in range(len(projection.keys))]
+    keys = list(projection.key_slots.values())
     window = f"(PARTITION BY {', '.join(keys)} ORDER BY _pos)"
     given = projection.columns if sets is None else sets
     slots = projection.slots
@@ -154,7 +165,7 @@ def with_open_values(projection: Projection, steps: str) -> str:
         for name, slot in projection.slots.items()
         if name not in projection.keys
     )
-    keys = ", ".join(f"_k{i}" for i in range(len(projection.keys)))
+    keys = ", ".join(projection.key_slots.values())
     return (
         f"SELECT {keys}, _gone, _pos, _event_time, _source_table, _open, _clock{filled} "
         f"FROM ({steps})"
@@ -163,18 +174,16 @@ def with_open_values(projection: Projection, steps: str) -> str:
 
 def unknown(projection: Projection, target: str, *, keys: str, known: str) -> str:
     """Rows `gone`: the stored versions of `keys` that are not among the rows `known`."""
-    same = " AND ".join(f"t.{quoted(key)} = n._k{i}" for i, key in enumerate(projection.keys))
-    held = " AND ".join(f"t.{quoted(key)} = k._k{i}" for i, key in enumerate(projection.keys))
-    names = ", ".join(f"t.{quoted(key)} AS _k{i}" for i, key in enumerate(projection.keys))
     ours = "".join(
         f"t.{quoted(name)} AS {slot}, "
         for name, slot in projection.slots.items()
         if name not in projection.keys
     )
-    return f"""SELECT {names}, {ours}t._source_table, t._event_time, 'gone' AS _act, t._pos,
-  t._valid_from, t._valid_to, t._current, CAST(NULL AS timestamp) AS _deleted_at
-FROM {target} t LEFT SEMI JOIN ({keys}) n ON {same}
-LEFT ANTI JOIN ({known}) k ON {held} AND t._pos = k._pos
+    return f"""SELECT {_keys_of_row(projection)}, {ours}t._source_table, t._event_time,
+  'gone' AS _act, t._pos, t._valid_from, t._valid_to, t._current,
+  CAST(NULL AS timestamp) AS _deleted_at
+FROM {target} t LEFT SEMI JOIN ({keys}) n ON {_same_key(projection, "n")}
+LEFT ANTI JOIN ({known}) k ON {_same_key(projection, "k")} AND t._pos = k._pos
 WHERE t._source_table = {sql_text(projection.label)}"""
 
 
@@ -198,8 +207,7 @@ def merge_sql(merge: Merge) -> str:
     data = {
         quoted(name): slot for name, slot in projection.slots.items() if name not in projection.keys
     }
-    on = [f"t.{quoted(key)} = s._k{i}" for i, key in enumerate(projection.keys)]
-    on += ["t._pos = s._pos", "t._source_table = s._source_table"]
+    on = [_same_key(projection, "s"), "t._pos = s._pos", "t._source_table = s._source_table"]
     if merge.timely:
         on.append("t._current")
     ends = ["t._valid_to = s._valid_to", "t._current = false"]
@@ -208,7 +216,7 @@ def merge_sql(merge: Merge) -> str:
     same = " AND ".join(f"t.{name} <=> s.{slot}" for name, slot in written.items())
     names = [*map(quoted, projection.keys), *data, *ROW_METADATA, *added]
     values = [
-        *(f"s._k{i}" for i in range(len(projection.keys))),
+        *(f"s.{key}" for key in projection.key_slots.values()),
         *(f"s.{slot}" for slot in data.values()),
         *("s._pos", "s._event_time", sql_text(projection.source), "s._source_table"),
         *(f"s.{name}" for name in added),

@@ -13,8 +13,8 @@ from ingest.sql.quoting import sql_text, sql_texts
 def typed_key(projection: Projection) -> str:
     """The key columns of results, `_k0`…."""
     return ", ".join(
-        f"{from_text(f'key[{i}]', projection.columns[name])} AS `_k{i}`"
-        for i, name in enumerate(projection.keys)
+        f"{from_text(f'key[{place}]', projection.columns[name])} AS {key}"
+        for place, (name, key) in enumerate(projection.key_slots.items())
     )
 
 
@@ -51,7 +51,7 @@ def leaving_rows(states: str) -> str:
 def as_states(projection: Projection, rows: str, *, sets: Sequence[str]) -> str:
     """Rows of `ingest.sql.fold.latest`, which have the columns `sets`, with the columns of
     `typed_states`: what they have not is NULL."""
-    keys = ", ".join(f"`_k{i}`" for i in range(len(projection.keys)))
+    keys = ", ".join(projection.key_slots.values())
     slots = projection.slots
     values = "".join(
         f"{slots[name] if name in sets else f'CAST(NULL AS {type_})'} AS {slots[name]}, "

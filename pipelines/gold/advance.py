@@ -31,7 +31,6 @@ from pipelines.gold.schema_evolution import (
     columns_sent,
     create_target,
     evolve,
-    with_renamed_key,
 )
 from pipelines.gold.shared_keys import shares_keys, try_again
 from pipelines.ledger.coming_statements import ComingStatements
@@ -55,7 +54,7 @@ _FREEING: tuple[Count, ...] = ("deletes", "key_changes", "truncates")
 """What may take a row away, and leave its key to another source table's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TargetBatch:
     """A target with changes: its route and what each source table that feeds it has new.
 
@@ -84,11 +83,7 @@ def advance(
     """Bring a target forward by what comes for it; gives its progress then. Raises TableError where
     it cannot take that."""
     warehouse, route = ledger.warehouse, target.route
-    # A run that was cut off may have left rejects for want of a key, and no word of it.
-    was_unkeyed = unkeyed(progress) or (
-        progress.contract is None
-        and have_rejects(warehouse, route.source, route.target, code=Code.NO_KEY.value)
-    )
+    was_unkeyed = _was_unkeyed(warehouse, progress)
     _check_applicable(warehouse, progress)
     new = _unapplied(target)
     now = _with_contract(ledger, route, progress.unparked(), tables=target.stats)
@@ -110,13 +105,20 @@ def advance(
     )
     labels = {*now.watermarks, *map(label_of, target.stats)}
     shared = may_share_keys(route, contract.keeps, tables=len(labels))
-    feedings: list[Feeding] = []
+    feedings = [
+        Feeding(
+            route=route,
+            table=table,
+            stats=of_table,
+            pending=pending,
+            ledger=ledger,
+            statements=target.statements,
+        )
+        for table, of_table in new.items()
+    ]
     columns: dict[str, str] = {}
-    for table, stats in new.items():
-        feeding = Feeding(route, table, stats, contract, pending, ledger, target.statements)
-        now, columns = evolve(feeding, now, fresh=fresh and not feedings)
-        contract = with_renamed_key(warehouse, route, contract, columns=columns)
-        feedings.append(feeding)
+    for number, feeding in enumerate(feedings):
+        now, contract, columns = evolve(feeding, now, contract, fresh=fresh and not number)
     batches = table_batches(
         warehouse,
         [_feed(feeding, columns) for feeding in feedings],
@@ -135,6 +137,16 @@ def advance(
     if not (frees and shares_keys(route, now)):
         return now
     return try_again(ledger, route, row=now, closed=ledger.closed_names(target.statements))
+
+
+def _was_unkeyed(warehouse: Warehouse, progress: Progress) -> bool:
+    """Whether changes for the target may be among the rejects for want of a key: a run that was cut
+    off may have left some, and no word of it."""
+    if progress.contract is not None:
+        return False
+    return unkeyed(progress) or have_rejects(
+        warehouse, progress.source, progress.target, code=Code.NO_KEY.value
+    )
 
 
 def _check_applicable(warehouse: Warehouse, progress: Progress) -> None:
@@ -229,12 +241,12 @@ def _keys(
 def _feed(feeding: Feeding, columns: Mapping[str, str]) -> Feed:
     """What the table has new for the target."""
     return Feed(
-        feeding.route,
-        feeding.table,
-        feeding.names,
-        feeding.stats,
-        _ordering_types(feeding, columns),
-        feeding.ledger.lineage(feeding.table),
+        route=feeding.route,
+        table=feeding.table,
+        names=feeding.names,
+        stats=feeding.stats,
+        types=_ordering_types(feeding, columns),
+        lineage=feeding.ledger.lineage(feeding.table),
     )
 
 

@@ -153,12 +153,12 @@ def histories(
     pending = under_first_names(pending, first_names)
     feeds = [
         Feed(
-            route,
-            table,
-            names[table],
-            [stats for stats in pending.stats if stats.table == table and stats.changes],
-            pending.types.get(table, []),
-            lineage(table),
+            route=route,
+            table=table,
+            names=names[table],
+            stats=[each for each in pending.stats if each.table == table and each.changes],
+            types=pending.types.get(table, []),
+            lineage=lineage(table),
         )
         for table, route in routes.items()
     ]

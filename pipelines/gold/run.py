@@ -370,12 +370,12 @@ def _target_batch(
     }
     fed = [name for of_table in names.values() for name in of_table]
     return TargetBatch(
-        route,
-        stats,
-        error,
-        coming.statements,
-        {table: coming.backlog.get(table, batch) for table, batch in above.items()},
-        applied_batches(progress, fed, coming.last),
+        route=route,
+        stats=stats,
+        error=error,
+        statements=coming.statements,
+        above={table: coming.backlog.get(table, batch) for table, batch in above.items()},
+        applied_batches=applied_batches(progress, fed, coming.last),
     )
 
 

@@ -20,7 +20,6 @@ from pipelines.ledger.coming_statements import ComingStatements
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.shared_columns import keyed_by_others
-from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
     BatchStats,
     ColumnValues,
@@ -43,16 +42,14 @@ from pipelines.targets.table import (
 def create_target(
     ledger: Ledger,
     route: Route,
-    feeding: Mapping[SourceTable, Sequence[BatchStats]],
+    new: Mapping[SourceTable, Sequence[BatchStats]],
     *,
     pending: PendingChanges,
     contract: TargetContract,
     statements: ComingStatements,
 ) -> bool:
-    """Create the target with the columns of all the tables that feed it, unless it exists.
-
-    `statements`: the DDL and truncates that came. Gives whether it is new.
-    """
+    """Create the target with the columns of all the tables that have something `new` for it, unless
+    it exists; whether it is made just now. `statements`: the DDL and truncates that came."""
     warehouse, soft = ledger.warehouse, route.deletes == "soft"
     if warehouse.exists("gold", route.target):
         check_contract(warehouse, route.target, contract=contract)
@@ -60,17 +57,17 @@ def create_target(
             add_deletion_time(warehouse, route.target)
         check_excluded(route, columns_of(warehouse, route.target) or {})
         return False
-    types = [columns for table in feeding for columns in pending.types.get(table, [])]
-    images = images_of(chain.from_iterable(feeding.values()))
+    types = [columns for table in new for columns in pending.types.get(table, [])]
+    images = images_of(chain.from_iterable(new.values()))
     shard = (route.shard_column or "").lower()
     if shard and shard in {name.lower() for image in images for name in image}:
         raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
     # Where there is no key it is a column all the same.
     first = contract.keys or shard_of(route)
     wanted = wanted_columns(route, first, types, images=sorted(images))
-    sent = ledger.feeding(route.target)
+    sent = ledger.columns_sent(route.target)
     begun: dict[SourceTable, Mapping[str, str]] = {}
-    for table, stats in feeding.items():
+    for table, stats in new.items():
         begun[table] = ledger.begin_columns(
             table,
             wanted,
@@ -79,7 +76,7 @@ def create_target(
             coming=statements,
         )
     # Asked once more: the statements just settled may have renamed what the configuration names.
-    route = ledger.route(next(iter(feeding))) or route
+    route = ledger.route(next(iter(new))) or route
     declared = lowered(route.columns)
     wanted = {
         name: type_
@@ -87,7 +84,7 @@ def create_target(
         else next((own[name] for own in begun.values() if own.get(name, type_) != type_), type_)
         for name, type_ in wanted_columns(route, first, types, images=sorted(images)).items()
         # What one source table has dropped, or waits for, others may have.
-        if any(name in begun[t] for t in feeding if name.lower() in sent[t])
+        if any(name in begun[t] for t in new if name.lower() in sent[t])
         or all(name in columns for columns in begun.values())
     }
     create(warehouse, route.target, wanted, contract=contract, soft=soft)
@@ -95,18 +92,18 @@ def create_target(
 
 
 def columns_sent(
-    feeding: Mapping[SourceTable, Sequence[BatchStats]], pending: PendingChanges
+    new: Mapping[SourceTable, Sequence[BatchStats]], pending: PendingChanges
 ) -> dict[SourceTable, set[str]]:
     """The columns, in lower case, that each source table's changes come with, in images or by
     their types."""
     sent: dict[SourceTable, set[str]] = {}
-    for table, stats in feeding.items():
+    for table, stats in new.items():
         typed = {column.name for listed in pending.types.get(table, ()) for column in listed}
         sent[table] = lowered(names_sent(stats) | typed)
     return sent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Feeding:
     """A source table, with its statistics of the pending changes, and the target that it feeds.
     `statements`: the DDL and truncates that came, of all source tables."""
@@ -114,7 +111,6 @@ class Feeding:
     route: Route
     table: SourceTable
     stats: list[BatchStats]
-    contract: TargetContract
     pending: PendingChanges
     ledger: Ledger
     statements: ComingStatements
@@ -140,15 +136,18 @@ class Feeding:
         return self.pending.keys.get(self.table, ())
 
 
-def evolve(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
+def evolve(
+    feeding: Feeding, row: Progress, contract: TargetContract, *, fresh: bool
+) -> tuple[Progress, TargetContract, dict[str, str]]:
     """Alter the target as the table's schema changes ask for, those of its DDL and those that its
     data shows, as far as the policy lets them in; the others wait in the ledger.
 
-    Gives the progress that knows the columns that the target has then, and these.
+    Gives the progress that knows the columns that the target has then, what it is made for, by the
+    names that its key has then, and its columns.
     """
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     before = columns_of(ledger.warehouse, route.target) or {}
-    _apply_schema_changes(feeding, before)
+    _apply_schema_changes(feeding, before, keys=contract.keys)
     _check_encodings(feeding)
     columns = columns_of(ledger.warehouse, route.target) or {}
     typed = [column.name for listed in feeding.types for column in listed]
@@ -158,20 +157,12 @@ def evolve(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, d
     row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)
     if not fresh:
         row = _enter_unsent(feeding, row, columns)
-    if feeding.contract.keys:
-        contract = with_renamed_key(ledger.warehouse, route, feeding.contract, columns=columns)
-        _enter_other_keys(replace(feeding, contract=contract))
-    return row, columns
-
-
-def with_renamed_key(
-    warehouse: Warehouse, route: Route, contract: TargetContract, *, columns: Iterable[str]
-) -> TargetContract:
-    """What the target is made for, whose `columns` are these by now: the statements of this very
-    batch may have renamed those of the key."""
-    if lowered(contract.keys) <= lowered(columns):
-        return contract
-    return contract._replace(keys=keys_of(warehouse, route.target))
+    if not lowered(contract.keys) <= lowered(columns):
+        # The statements of this very batch have renamed them.
+        contract = contract._replace(keys=keys_of(ledger.warehouse, route.target))
+    if contract.keys:
+        _enter_other_keys(feeding, contract.keys)
+    return row, contract, columns
 
 
 def _check_encodings(feeding: Feeding) -> None:
@@ -185,10 +176,13 @@ def _check_encodings(feeding: Feeding) -> None:
     check_encodings(source, table, said, types=feeding.types, stats=feeding.stats, met=met)
 
 
-def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
+def _apply_schema_changes(
+    feeding: Feeding, columns: Mapping[str, str], *, keys: tuple[str, ...]
+) -> None:
     """Take up the schema changes of a source table, those of its DDL and then those that its data
-    shows, and carry out on the target, which has `columns`, what the policy lets in."""
-    ledger, route, keys = feeding.ledger, feeding.route, feeding.contract.keys
+    shows, and carry out on the target, which has these columns and keys, what the policy lets
+    in."""
+    ledger, route = feeding.ledger, feeding.route
     held = lowered(columns)
     missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
     if missing:
@@ -213,11 +207,10 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
     ledger.enter(drift.other_types(columns, wanted=wanted, typed=typed), route)
 
 
-def _enter_other_keys(feeding: Feeding) -> None:
-    """Enter other keys that the YAML or the messages name now for review; the target's own
+def _enter_other_keys(feeding: Feeding, keys: tuple[str, ...]) -> None:
+    """Enter other keys that the YAML or the messages name now for review; the target's own, `keys`,
     stays."""
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
-    keys = feeding.contract.keys
     declared = declared_keys(ledger.warehouse.config, route, table, lineage=ledger.lineage(table))
     followed = bool(declared) or not keyed_by_others(ledger, table, route.target)
     found = named_keys(ledger.warehouse.config, route, feeding.stats, lineage=ledger.lineage(table))

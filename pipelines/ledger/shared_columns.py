@@ -54,7 +54,7 @@ def _beginning(store: EntryStore, target: str) -> dict[SourceTable, Collection[s
     """The source tables whose first changes the target gets in this run, with the columns that
     they send."""
     applied = {*_applied(store, target)}
-    coming = store.feeding(target)
+    coming = store.columns_sent(target)
     return {table: sent for table, sent in coming.items() if table not in applied}
 
 

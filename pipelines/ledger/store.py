@@ -60,7 +60,7 @@ class EntryStore:
         self.source = source
         # An empty one too is the run's own, which its record fills.
         self.progress_by_target = progress_by_target if progress_by_target is not None else {}
-        self._feeding: dict[str, Mapping[SourceTable, Collection[str]]] = {}
+        self._columns_sent: dict[str, Mapping[SourceTable, Collection[str]]] = {}
         self._unsaved: dict[str, Entry] = {}
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()
@@ -118,11 +118,11 @@ class EntryStore:
     def bring_forward(self, target: str, sent: Mapping[SourceTable, Collection[str]]) -> None:
         """Note, for the rest of the run, that a target is brought forward. `sent`: the source
         tables with changes for it, each with the columns (in lower case) that it sends."""
-        self._feeding[target] = sent
+        self._columns_sent[target] = sent
 
-    def feeding(self, target: str) -> Mapping[SourceTable, Collection[str]]:
-        """See `bring_forward`; nothing of a target that is not."""
-        return self._feeding.get(target, {})
+    def columns_sent(self, target: str) -> Mapping[SourceTable, Collection[str]]:
+        """See `bring_forward`; nothing of a target that is not brought forward."""
+        return self._columns_sent.get(target, {})
 
     def target_exists(self, table: SourceTable) -> bool:
         """Whether the source table has a target that is there."""
@@ -150,7 +150,7 @@ class EntryStore:
         if progress is not None and self._made_otherwise(entry, progress):
             return True
         recorded = progress is not None and progress.watermarks
-        if recorded or entry.target in self._feeding:
+        if recorded or entry.target in self._columns_sent:
             return False
         return self.warehouse.exists("gold", entry.target)
 

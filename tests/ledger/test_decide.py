@@ -207,7 +207,7 @@ def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
     # The run that makes it knows who feeds it.
     store.bring_forward("t", {})
     assert unfinished() == ["drop", "again", "gone"]
-    store._feeding.clear()
+    store._columns_sent.clear()
     known = replace(progress, watermarks={"shop.crate": Watermarks()})
     store.progress_by_target["s", "t"] = known
     assert unfinished() == ["drop", "again", "gone"]
@@ -219,7 +219,7 @@ def test_a_key_that_another_source_table_was_given() -> None:
     store: Any = SimpleNamespace(
         source="s",
         progress=lambda target: None,
-        feeding=lambda target: {one: {"id"}, two: {"id"}} if target == "t" else {},
+        columns_sent=lambda target: {one: {"id"}, two: {"id"}} if target == "t" else {},
         first_name=lambda table: table,
         of=lambda table: entries[table],
     )
@@ -248,7 +248,7 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     store: Any = SimpleNamespace(
         source="s",
         progress={"t": progress}.get,
-        feeding=lambda target: {},
+        columns_sent=lambda target: {},
         first_name=lambda table: table,
         lineage=lambda table: gone[table],
     )
@@ -276,7 +276,7 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     assert left(replace(approved, proposed=proposed)) == proposed
     # One whose first changes come in this very run has what it sends.
     store.progress = {}.get
-    store.feeding = lambda target: {one: {"a", "b"}, two: {"a"}}
+    store.columns_sent = lambda target: {one: {"a", "b"}, two: {"a"}}
     assert left() == proposed[1:]
     gone[two] = lineage([((4,), DropColumn("a"), False)])
     assert left() == proposed

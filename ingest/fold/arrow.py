@@ -82,7 +82,7 @@ def judge_rows(
     all_truncates = Truncates.of(truncates)
 
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
+        changes = [_change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
         yield from _unfit(events)
         if not changes:
             return
@@ -128,7 +128,7 @@ def judge_versions(
     all_truncates = Truncates.of(truncates)
 
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
+        changes = [_change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
         yield from _unfit(events)
         if not changes:
             return
@@ -171,14 +171,14 @@ def fold_history(
     all_truncates = Truncates.of(truncates)
 
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [change_of(event, by_arrival=by_arrival) for event in events]
+        changes = [_change_of(event, by_arrival=by_arrival) for event in events]
         changes += all_truncates.next_after(changes)
         if not versions:
             yield from _states(fold(changes, soft=soft))
             return
         taken = list(steps(changes, soft=soft))
         yield from (_version(step) for step in taken if isinstance(step, Step))
-        yield from (result_of_baseless(step) for step in taken if isinstance(step, Change))
+        yield from (_result_of_baseless(step) for step in taken if isinstance(step, Change))
 
     return grouped(results)
 
@@ -237,7 +237,7 @@ def _events(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
+def _change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
     """A row of `ingest.sql.projection.events` as the fold takes it."""
     key, before = event["key"], event["key_before"]
     image = event["image"]
@@ -271,8 +271,8 @@ def _states(folded: Folded) -> Rows:
         if change.key is not None:
             none = State(None, change.pos, change.table, change.event_time)
             states.setdefault(change.key, none)
-    yield from (result_of_state(key, state) for key, state in states.items())
-    yield from map(result_of_baseless, folded.baseless)
+    yield from (_result_of_state(key, state) for key, state in states.items())
+    yield from map(_result_of_baseless, folded.baseless)
 
 
 def _version(step: Step) -> tuple[Any, ...]:
@@ -280,10 +280,10 @@ def _version(step: Step) -> tuple[Any, ...]:
     state, change = step.state, step.gives_back
     if change is not None:
         state = state._replace(pos=change.pos, event_time=change.event_time)
-    return result_of_state(step.key, state)
+    return _result_of_state(step.key, state)
 
 
-def result_of_state(key: Key, state: State) -> tuple[Any, ...]:
+def _result_of_state(key: Key, state: State) -> tuple[Any, ...]:
     """A row `state`."""
     row = state.row
     return result(
@@ -300,7 +300,7 @@ def result_of_state(key: Key, state: State) -> tuple[Any, ...]:
     )
 
 
-def result_of_baseless(change: Change) -> tuple[Any, ...]:
+def _result_of_baseless(change: Change) -> tuple[Any, ...]:
     """A row `baseless`."""
     origin = dict(zip(ORIGIN, change.origin or (None,) * len(ORIGIN), strict=True))
     return result(

@@ -127,7 +127,7 @@ def distinct(changes: Iterable[Change]) -> list[Change]:
     return sorted(once.values(), key=lambda change: change.pos)
 
 
-def in_halves(changes: Sequence[Change]) -> list[Change]:
+def _in_halves(changes: Sequence[Change]) -> list[Change]:
     """The changes, where a key change came in two messages its delete before its insert: from two
     partitions they stand at one place of the source's log in any order."""
     if not any(_names_old_key(change) for change in changes):
@@ -175,7 +175,7 @@ def steps(
     `soft` keeps deleted rows, marked. `base` allows for stored rows that are not known here.
     """
     rows = _Rows({}, {}, {})
-    listed = in_halves(distinct(changes))
+    listed = _in_halves(distinct(changes))
     void = {_halves_of(change, change.key_before) for change in listed if change.void}
     for change in listed:
         if change.void or (change.op == "delete" and _halves_of(change, change.key) in void):

@@ -86,7 +86,7 @@ def classify(
     """
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
-    late = of_another or any(changes_key(event) for event in ordered) or tied(ordered)
+    late = of_another or any(_changes_key(event) for event in ordered) or tied(ordered)
     doubtful = False
     if stored is None:
         late = late or baseless(ordered)
@@ -139,7 +139,7 @@ def classify_versions(
     newer = [event for event in ordered if event.pos != stored.newest]
     partial = any(event.partial for event in ordered)
     late = (
-        any(changes_key(event) for event in ordered)
+        any(_changes_key(event) for event in ordered)
         or tied(ordered)
         or any(stored.truncates.void(event) for event in ordered)
         or any(_at_or_below(event, stored.newest) for event in newer)
@@ -173,7 +173,7 @@ def _at_or_below(event: Change, newest: Pos | None) -> bool:
     return event.pos[:SOURCE_PART] <= newest[:SOURCE_PART]
 
 
-def changes_key(event: Change) -> bool:
+def _changes_key(event: Change) -> bool:
     """Whether the event gives its row another key, or is the delete of two messages that do: what
     it takes away may be another row's by then (39)."""
     if event.op == "delete" and event.pos[HALF] == 0:

@@ -91,14 +91,14 @@ def translated(changes: str, lineage: Lineage, *, pos: str = "pos") -> str:
     changes = (
         f"SELECT *, {passed} - IF(array_contains({known}, {pos}), 1, 0) AS _age FROM ({changes})"
     )
-    images, keys = fates(lineage, ages), fates(lineage, ages, keys=True)
+    images, keys = _fates(lineage, ages), _fates(lineage, ages, keys=True)
     maps = {**dict.fromkeys(_IMAGES, images), **dict.fromkeys(_KEYS, keys)}
     entries = ", ".join(f"{_entries(name, found)} AS _{name}" for name, found in maps.items())
     changes = f"SELECT *, {entries} FROM ({changes})"
     named = ", ".join(f"{_map(name, found)} AS {name}" for name, found in maps.items())
     given = ", ".join((*maps, *(f"_{name}" for name in maps)))
     changes = f"SELECT * EXCEPT ({given}), {named} FROM ({changes})"
-    found = fillings(lineage, ages)
+    found = _fillings(lineage, ages)
     if not found:
         return f"SELECT * EXCEPT (_age, after), {_apart('after')} AS after FROM ({changes})"
     changes = f"SELECT *, {_fitting(found)} AS _fitting FROM ({changes})"
@@ -137,7 +137,7 @@ def without_early(
     return f"SELECT * EXCEPT (after), {after} AS after FROM ({changes})"
 
 
-def fates(lineage: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> dict[str, Fate]:
+def _fates(lineage: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> dict[str, Fate]:
     """What becomes of each name, in lower case, that some entry concerns; of those of a key, which
     are renamed and nothing else. `ages`: the age of an event at each position."""
     found: dict[str, Fate] = {}
@@ -196,7 +196,7 @@ def _turns(lineage: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | N
     return turns
 
 
-def fillings(lineage: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:
+def _fillings(lineage: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:
     """The DEFAULTs of columns that the table still has, in order of position."""
     turns = _turns(lineage, keys=False)
     begun = {(entry.pos, brings(entry.change)): number for number, entry in enumerate(lineage)}

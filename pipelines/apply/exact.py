@@ -67,13 +67,13 @@ def on_time(
             states = states.filter(pa.array(kept, pa.bool_()))
         view = frames.view(states) if states.num_rows else None
         if view is not None and late.groups is None:
-            view = unless(view, late)
-        return view, rows_left(states)
+            view = _unless(view, late)
+        return view, _rows_left(states)
     states = f"({of_kinds(judged.large, ['state'])})"
-    return unless(states, late), batch.total("changes")
+    return _unless(states, late), batch.total("changes")
 
 
-def unless(states: str, late: LateKeys) -> str:
+def _unless(states: str, late: LateKeys) -> str:
     """A relation of the states without those of the late keys."""
     if not late.keys:
         return states
@@ -134,7 +134,7 @@ def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Re
     states = found.filter(pc.equal(found["kind"], "state"))
     baseless = found.filter(pc.equal(found["kind"], "baseless"))["pos"].to_pylist()
     last_baseless = tuple(max(baseless)) if baseless else None
-    return Refolded(frames.view(found), states.num_rows, rows_left(states), last_baseless, counts)
+    return Refolded(frames.view(found), states.num_rows, _rows_left(states), last_baseless, counts)
 
 
 def _of_workers(frames: Frames, late: LateKeys, results: str, *, target: str) -> Refolded:
@@ -147,7 +147,7 @@ def _of_workers(frames: Frames, late: LateKeys, results: str, *, target: str) ->
     return Refolded(results, states, left, last, counts=Counter())
 
 
-def rows_left(states: pa.Table) -> int:
+def _rows_left(states: pa.Table) -> int:
     """How many of the states leave a row."""
     return int(pc.sum(pc.invert(states["gone"])).as_py() or 0)
 

@@ -77,12 +77,12 @@ def _from_bases(
     prior = late.prior
     if prior is None or len(below) < len(groups) or not prior.searched >= {*groups}:
         prior = find_prior_images(frames, batch, known, below=below)
-    begun = starts(prior, known)
+    begun = _starts(prior, known)
     if not batch.fits_here(begun.changes):
         return None
-    read = _chosen(frames, batch, late, of=since(frames, batch, known, begun=begun)).toArrow()
-    read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
-    baseless = unfounded(read, begun, soft=batch.soft)
+    read = _chosen(frames, batch, late, of=_since(frames, batch, known, begun=begun)).toArrow()
+    read = read.filter(pa.array(_not_below(read, begun), pa.bool_()))
+    baseless = _unfounded(read, begun, soft=batch.soft)
     if not baseless:
         return KeyHistory(read, begun.files)
     missed = {key: known[key] for key in baseless}
@@ -138,7 +138,7 @@ class Starts(NamedTuple):
     changes: int
 
 
-def starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
+def _starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
     """Where the fold of keys that were traced may start."""
     per_key = [prior.batches.get(hash_, {}) for hash_ in {*known.values()}]
     return Starts(
@@ -150,7 +150,7 @@ def starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
     )
 
 
-def since(frames: Frames, batch: TableBatch, known: Mapping[Key, int], *, begun: Starts) -> str:
+def _since(frames: Frames, batch: TableBatch, known: Mapping[Key, int], *, begun: Starts) -> str:
     """SQL of the changes from the starts on, and of all those without a hash.
 
     Where each has one no key was moved: what tells of that is then not read.
@@ -160,7 +160,7 @@ def since(frames: Frames, batch: TableBatch, known: Mapping[Key, int], *, begun:
     return late_history.since(changes, begin, key_changes=begun.unhashed)
 
 
-def not_below(read: pa.Table, begun: Starts) -> list[bool]:
+def _not_below(read: pa.Table, begun: Starts) -> list[bool]:
     """Of each change that was read, whether it is not below the start of its key.
 
     Those without a hash are read whatever their position.
@@ -169,7 +169,7 @@ def not_below(read: pa.Table, begun: Starts) -> list[bool]:
     return [tuple(pos[:SOURCE_PART]) >= begun.parts[tuple(key)] for key, pos in placed]
 
 
-def unfounded(read: pa.Table, begun: Starts, *, soft: bool) -> set[Key]:
+def _unfounded(read: pa.Table, begun: Starts, *, soft: bool) -> set[Key]:
     """The keys of which what was `read` begins neither with the first change that they had nor with
     one that leaves nothing of what was before."""
     columns = ("key", "pos", "op", "partial", "lacks")

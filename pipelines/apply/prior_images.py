@@ -114,7 +114,7 @@ def find_prior_images(
     change that may overtake it (SQL `overtaking`) names it above that position.
 
     A base that is found is a candidate: it may lack a column or hold a value that does not fit,
-    which shows when its image is read (`late_history.unfounded`).
+    which shows when its image is read (`late_history._unfounded`).
     """
     doubts, by_arrival = doubts or {}, batch.projection.by_arrival
     seen, searched, pending = _Seen(), set[Key](), set(known)

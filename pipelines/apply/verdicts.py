@@ -77,7 +77,7 @@ def judge(
         verdicts, too_many = run_here(run, judged.toArrow()), False
     else:
         large = frames.view(by_component(judged).mapInArrow(run, OUTPUT))
-        verdicts, too_many = verdicts_of(frames, large)
+        verdicts, too_many = _verdicts_of(frames, large)
     unfit = bool(pc.any(pc.equal(verdicts["kind"], "unfit")).as_py())
     if unfit:
         counts["rejected"] += misfit_rejects(frames, batch, all_events)
@@ -86,7 +86,7 @@ def judge(
     return Judged(verdicts, large, too_many, counts, unfit)
 
 
-def verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
+def _verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
     """What a relation of results says of its keys, without their images: one row for each late or
     doubtful key, and one row a kind for all others.
 

@@ -117,7 +117,7 @@ def gold_tables(warehouse: Warehouse) -> list[str]:
     return [name for name in warehouse.tables("gold") if name.lower() not in RESERVED]
 
 
-def bare(text: str, settings: Settings) -> str:
+def _bare(text: str, settings: Settings) -> str:
     """A target as the user typed it, without the schema of gold or history before it."""
     schema, dot, name = text.rpartition(".")
     plain = schema.rpartition(".")[2].lower()
@@ -127,16 +127,16 @@ def bare(text: str, settings: Settings) -> str:
 
 def one_of(text: str, names: Iterable[str], settings: Settings) -> str:
     """The name that the user means; raises ConfigError with the nearest where there is none."""
-    wanted = bare(text, settings)
+    wanted = _bare(text, settings)
     names = list(names)
     for name in names:
         if name.lower() == wanted.lower():
             return name
-    text = f"expected a target table, got `{text}`{near_or_all(wanted, names)}"
+    text = f"expected a target table, got `{text}`{_near_or_all(wanted, names)}"
     raise ConfigError([Mistake("command line", None, text)])
 
 
-def near_or_all(wanted: str, names: Iterable[str]) -> str:
+def _near_or_all(wanted: str, names: Iterable[str]) -> str:
     """What to say of a name that there is not: the nearest that there is, else which there are."""
     names = sorted(names)
     if not names:
@@ -153,7 +153,7 @@ def unknown_targets(asked: Iterable[str], names: Iterable[str]) -> list[str]:
 
 def no_target(target: str, names: Iterable[str]) -> str:
     """The sentence on a target that no source table leads to."""
-    return f"there is no target {target}: no source table leads there{near_or_all(target, names)}"
+    return f"there is no target {target}: no source table leads there{_near_or_all(target, names)}"
 
 
 def check_there(asked: Sequence[str], warehouse: Warehouse) -> None:
@@ -178,7 +178,7 @@ def check_there(asked: Sequence[str], warehouse: Warehouse) -> None:
 
 def check_reachable(text: str, config: Config) -> str:
     """The target's bare name; raises ConfigError where no entry of a tables file can make it."""
-    wanted = bare(text, config.settings)
+    wanted = _bare(text, config.settings)
     templates = {
         (entry if "target" in entry.model_fields_set else tables.defaults).target
         for tables in config.tables.values()

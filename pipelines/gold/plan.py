@@ -177,7 +177,7 @@ def history_batches(
             horizons=known.horizons, last_baseless=known.last_baseless
         )
     batches = _batches(warehouse, changed, target, watermarks=kept)
-    return with_truncates(
+    return _with_truncates(
         warehouse, [replace(batch, only=extent.counting(batch.names)) for batch in batches]
     )
 
@@ -201,7 +201,7 @@ def table_batches(
         newest = new[-1].newest_after if new else progress.freshness
         again = _applied_before(batch, progress)
         new.append(replace(batch, fresh=fresh and not new, newest=newest, again=again))
-    return with_truncates(warehouse, new)
+    return _with_truncates(warehouse, new)
 
 
 def _applied_before(batch: TableBatch, progress: Progress) -> str:
@@ -241,7 +241,7 @@ def _projected(
     if feed.route.mask_secret is not None:
         offer_secret(warehouse.session, warehouse.config.mask_secret)
     before = tuple(sorted(known.names_before(target.columns, names_sent(feed.stats))))
-    projection = projection_of(warehouse.config, feed, target, known=before)
+    projection = _projection_of(warehouse.config, feed, target, known=before)
     projection = replace(projection, keeps_states=not target.contract.keeps.latest)
     if known.key_overridden:
         # Silver's own keys and hashes then are not the target's.
@@ -273,15 +273,15 @@ def _batch(
         last=max(each.batch for each in stats),
         watermarks=replace(
             watermarks,
-            domain=order_domain(source, stats, watermarks.domain),
-            tenant=one_tenant(source, stats, watermarks.tenant),
+            domain=_order_domain(source, stats, watermarks.domain),
+            tenant=_one_tenant(source, stats, watermarks.tenant),
         ),
         missing_order_keys=table.missing_order_keys,
         shared=target.shared,
     )
 
 
-def with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list[TableBatch]:
+def _with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list[TableBatch]:
     """The batches with their truncates, of all of them by one query; none where there are none."""
     known = [_known_truncates(batch) for batch in batches]
     asked = [
@@ -345,7 +345,7 @@ def shard_of(route: Route) -> tuple[str, ...]:
     return (route.shard_column,) if route.shard_column else ()
 
 
-def one_key(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _one_key(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The one key among those found; () = there is none.
 
     Raises TableError where there are several.
@@ -377,7 +377,7 @@ def key_of(
     found = named_keys(warehouse.config, route, stats, lineage=lineage)
     if len(found) > 1:
         found = _once(found, renames_to_come)
-    named = one_key(found) or hinted_keys
+    named = _one_key(found) or hinted_keys
     return named + shard_of(route) if named else ()
 
 
@@ -441,7 +441,7 @@ def check_excluded(route: Route, columns: Iterable[str]) -> None:
         )
 
 
-def projection_of(
+def _projection_of(
     config: Config, feed: Feed, target: TargetTable, *, known: tuple[str, ...]
 ) -> Projection:
     """How the source table becomes rows of the target. `known`: names of images from before that
@@ -506,7 +506,7 @@ def _masks(
     return masks
 
 
-def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:
+def _order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:
     """What the positions of a source table's changes are positions in; `before`: of those that were
     applied.
 
@@ -524,7 +524,7 @@ def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None
     return domains[0] if domains else "arrival"
 
 
-def one_tenant(
+def _one_tenant(
     source: Source, stats: Sequence[BatchStats], before: str | None = None
 ) -> str | None:
     """The OceanBase tenant that a source table's changes name; `before`: that of those that were

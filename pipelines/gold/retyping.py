@@ -111,7 +111,7 @@ def replay_target(
     typed.
     """
     done = Tried()
-    for number, part in enumerate(opened(ledger.warehouse, ledger.source, target, code=code)):
+    for number, part in enumerate(_opened(ledger.warehouse, ledger.source, target, code=code)):
         if not number:
             begin(part)
         # Made anew once, it has what fits of all of them.
@@ -315,7 +315,7 @@ def waiting_targets(warehouse: Warehouse, source: str, code: str | None) -> list
     return sorted(row["target"] for row in rows)
 
 
-def opened(
+def _opened(
     warehouse: Warehouse, source: str, target: str, *, code: str | None
 ) -> Iterator[list[dict[str, Any]]]:
     """The open rejects of a target, MOST and `bounds.BYTES` at a time, without the bytes."""

@@ -88,7 +88,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     again = added_again(entry, store.of(entry.table))
     steps = _begin_steps(warehouse, entry, proposed)
     _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
-    _alter(warehouse, route, types_behind(warehouse, entry, route))
+    _alter(warehouse, route, _types_behind(warehouse, entry, route))
     if entry.recreates:
         return bool(only(DropColumn, entry.proposed))
     restored = _restore(store, entry, route)
@@ -271,7 +271,7 @@ def _text(value: str, type_: str) -> str:
 MARK = "ingest.ddl"
 
 
-def types_behind(warehouse: Warehouse, entry: Entry, route: Route) -> list[ColumnChange]:
+def _types_behind(warehouse: Warehouse, entry: Entry, route: Route) -> list[ColumnChange]:
     """The changes that give the columns whose names are taken over the types that the source's
     first row behind the change has, or the declared ones; they are empty then."""
     if entry.target is None or entry.pos is None or not takes_over(entry.effects):

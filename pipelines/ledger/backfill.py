@@ -55,7 +55,7 @@ def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
     """
     if takes_over(entry.effects):
         return True
-    if only(DropColumn, entry.proposed) and any(map(keeps_values, entry.effects)):
+    if only(DropColumn, entry.proposed) and any(map(_keeps_values, entry.effects)):
         return True
     if applied is None or (entry.pos is not None and applied < entry.pos):
         return False
@@ -67,7 +67,7 @@ def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
     return bool(entry.proposed) and any(brings(e) is not None for e in entry.effects)
 
 
-def keeps_values(effect: SchemaChange) -> bool:
+def _keeps_values(effect: SchemaChange) -> bool:
     """Whether a column's values are to go on, as another type or under another name."""
     match effect:
         case AlterColumnType(in_place=in_place):

@@ -160,7 +160,7 @@ def _read(
     found = in_silver(store.warehouse, source, first, last=last)
     tables = {*known_names.values()}
     for entry, statement in itertools.chain.from_iterable(
-        (each, *of_dropped_database(*each, tables)) for each in found
+        (each, *_of_dropped_database(*each, tables)) for each in found
     ):
         if entry.id in known:
             continue
@@ -221,7 +221,7 @@ def _steps(
     ]
 
 
-def of_dropped_database(
+def _of_dropped_database(
     entry: Entry, statement: Statement, tables: Collection[SourceTable]
 ) -> Iterator[tuple[Entry, Statement]]:
     """What a DROP DATABASE is to those of the source's tables that were in it: each is dropped."""

@@ -172,7 +172,7 @@ class _Typed(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode() if self != _Typed() else None
 
 
-def create_ddl(warehouse: Warehouse) -> None:
+def _create_ddl(warehouse: Warehouse) -> None:
     """`gold._ddl`."""
     warehouse.create("gold", "_ddl", DDL)
 
@@ -198,7 +198,7 @@ def write_entries(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]
     entries = list(entries)
     if not entries:
         return []
-    create_ddl(warehouse)
+    _create_ddl(warehouse)
     before = load_entries(warehouse)
     at = datetime.now(UTC)
     rows = [entry.row(at, warehouse.name("gold", entry.target or "")) for entry in entries]

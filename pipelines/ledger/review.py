@@ -55,7 +55,7 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
         return replace(entry, proposed=_on_target(store, entry, entry.proposed, columns=columns))
     statement = _statement(store, entry, columns)
     types = _source_types(store, entry, statement)
-    hidden, later = excluded_at(store, entry), _later(store, entry)
+    hidden, later = _excluded_at(store, entry), _later(store, entry)
     known = _Known(route.columns, columns, keys, hidden, later)
     outcome = _review(entry, statement, known, types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
@@ -99,7 +99,7 @@ def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnC
     if entry.statement is None:
         proposed = of_data(entry, route, columns, keys=keys, later=later).proposed
     else:
-        known = _Known(route.columns, columns, keys, excluded_at(store, entry), later)
+        known = _Known(route.columns, columns, keys, _excluded_at(store, entry), later)
         proposed = _review(entry, _statement(store, entry, columns), known).proposed
     return _on_target(store, entry, proposed, columns=columns)
 
@@ -159,7 +159,7 @@ def _later(store: EntryStore, entry: Entry) -> list[LineageEntry]:
     return changes_behind(entry, store.of(entry.table))
 
 
-def excluded_at(store: EntryStore, entry: Entry) -> list[str]:
+def _excluded_at(store: EntryStore, entry: Entry) -> list[str]:
     """What is excluded, by the names that it has where the entry's statement stands: a column that
     has such a name later, or had it before, is another one."""
     way = store.declared_route(entry.table)
@@ -197,7 +197,7 @@ def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict
     return {name: type_ for name, type_ in types.items() if name in names}
 
 
-def as_stored(
+def _as_stored(
     change: SchemaChange, columns: Mapping[str, str], *, name: str | None
 ) -> SchemaChange | None:
     """The change on a target with these columns, of which the one concerned is called `name` there:
@@ -246,7 +246,7 @@ def effects_on(
                 # What it has been given since is what it has.
                 continue
             name = (name_today(change.name, later) or "").lower()
-        stored = as_stored(change, stored_types, name=name)
+        stored = _as_stored(change, stored_types, name=name)
         keyed = stored is not None and name in lowered(fixed)
         stays = keyed and (kept is None or column_of(change) in kept)
         if stored is None or (stays and isinstance(stored, DropColumn)):
@@ -311,7 +311,7 @@ def of_data(
         risk=risk,
         kind="add_column" if added else "modify_column",
         proposed=proposed,
-        effects=(as_stored(change, columns, name=name.lower()) or change, *more),
+        effects=(_as_stored(change, columns, name=name.lower()) or change, *more),
     )
 
 

@@ -69,7 +69,7 @@ def keyed_by_others(store: EntryStore, table: SourceTable, target: str) -> bool:
     return not rekeyed(table) and any(map(rekeyed, _beside(store, table, target)))
 
 
-def held_by_others(store: EntryStore, entry: Entry, column: str) -> bool:
+def _held_by_others(store: EntryStore, entry: Entry, column: str) -> bool:
     """Whether another source table of the target still has the column."""
     progress = store.progress(entry.target)
     unsent = progress.unsent if progress is not None else {}
@@ -107,7 +107,7 @@ def without_others(
 
     def stays(name: str) -> bool:
         left_alone = entry.status == "approved" and name.lower() not in approved
-        return left_alone or held_by_others(store, entry, name)
+        return left_alone or _held_by_others(store, entry, name)
 
     added = {change.name.lower() for change in only(AddColumn, proposed)}
     types = {name.lower(): type_ for name, type_ in columns.items()}

@@ -35,7 +35,7 @@ def other_masks(route: Route, contract: TargetContract | None) -> str | None:
     )
 
 
-def other_contract(route: Route, contract: TargetContract | None) -> str | None:
+def _other_contract(route: Route, contract: TargetContract | None) -> str | None:
     """The sentence on a target that the configuration wants of another kind than it is."""
     mode = mode_of(route, contract.keys) if contract is not None else None
     if contract is None or mode is None:
@@ -52,7 +52,7 @@ def other_contract(route: Route, contract: TargetContract | None) -> str | None:
 
 def made_otherwise(route: Route, contract: TargetContract | None) -> bool:
     """Whether the configuration wants the target otherwise than it was made."""
-    return other_masks(route, contract) is not None or other_contract(route, contract) is not None
+    return other_masks(route, contract) is not None or _other_contract(route, contract) is not None
 
 
 def check_made_for(route: Route, contract: TargetContract | None) -> None:
@@ -60,5 +60,5 @@ def check_made_for(route: Route, contract: TargetContract | None) -> None:
     TableError where the target would have to be of another kind."""
     if (masks := other_masks(route, contract)) is not None:
         raise OtherMasks(masks)
-    if (kind := other_contract(route, contract)) is not None:
+    if (kind := _other_contract(route, contract)) is not None:
         raise TableError(kind)

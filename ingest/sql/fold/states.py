@@ -10,7 +10,7 @@ from ingest.sql.projection import Projection
 from ingest.sql.quoting import sql_text, sql_texts
 
 
-def typed_key(projection: Projection) -> str:
+def _typed_key(projection: Projection) -> str:
     """The key columns of results, `_k0`…."""
     return ", ".join(
         f"{from_text(f'key[{place}]', projection.columns[name])} AS {key}"
@@ -20,7 +20,7 @@ def typed_key(projection: Projection) -> str:
 
 def typed_keys(projection: Projection, results: str) -> str:
     """The keys of results, each once: `_k0`…."""
-    return f"SELECT DISTINCT {typed_key(projection)} FROM {results}"
+    return f"SELECT DISTINCT {_typed_key(projection)} FROM {results}"
 
 
 def typed_states(projection: Projection, states: str, *, exact: bool) -> str:
@@ -31,7 +31,7 @@ def typed_states(projection: Projection, states: str, *, exact: bool) -> str:
         for name, type_ in projection.columns.items()
     )
     return (
-        f"SELECT {typed_key(projection)}, {values}gone AS _gone, "
+        f"SELECT {_typed_key(projection)}, {values}gone AS _gone, "
         f"timestamp_micros(event_time) AS _event_time, pos AS _pos, "
         f"{str(exact).lower()} AS _exact, whole AS _whole, sets AS _sets, "
         f"label AS _source_table, timestamp_micros(deleted_at) AS _deleted_at FROM {states}"

@@ -101,7 +101,7 @@ def _had(columns: Mapping[str, str], looked: Looked, earlier: Sequence[Earlier])
     ]
 
 
-def shown_columns(columns: Mapping[str, str]) -> str:
+def _shown_columns(columns: Mapping[str, str]) -> str:
     """The view's columns, without _SIDES."""
     ours = _named_beside(columns)
     names = [*(ours[name] for name in FIRST), *columns, *(ours[name] for name in LAST)]
@@ -246,7 +246,7 @@ def of_tables(tables: Iterable[SourceTable]) -> str:
 
 def shown(view: str, columns: Mapping[str, str], *, where: str) -> str:
     """The view's rows for which `where` is true, without _SIDES, in order."""
-    return f"SELECT {shown_columns(columns)} FROM ({view}) WHERE {where} ORDER BY {order(columns)}"
+    return f"SELECT {_shown_columns(columns)} FROM ({view}) WHERE {where} ORDER BY {order(columns)}"
 
 
 def schemas(silver: str) -> str:

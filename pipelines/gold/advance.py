@@ -33,9 +33,10 @@ from pipelines.gold.schema_evolution import (
     evolve,
 )
 from pipelines.gold.shared_keys import shares_keys, try_again
+from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import under_first_names
+from pipelines.ledger.store import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
 from pipelines.targets.contract import check_made_for, may_share_keys
@@ -234,7 +235,7 @@ def _keys(
         stats=[each for of_table in new.values() for each in of_table],
         lineage=ledger.lineage(first),
         hinted_keys=pending.keys.get(first, ()),
-        renames_to_come=ledger.renames_to_come(first, target.statements),
+        renames_to_come=target.statements.renames_to_come(first),
     )
 
 
@@ -278,7 +279,7 @@ def _enter_outgrown(misfits: Sequence[Feeding]) -> None:
     first = misfits[0]
     grew = outgrowing(first.ledger.warehouse, first.table.source, first.route.target)
     for feeding in misfits:
-        feeding.ledger.enter(feeding.drift.outgrown(grew), feeding.route)
+        decisions.enter(feeding.ledger, feeding.drift.outgrown(grew), feeding.route)
 
 
 def gone(warehouse: Warehouse, progress: Progress) -> bool:

@@ -25,9 +25,10 @@ from pipelines.gold.retyping import replay_misfits
 from pipelines.gold.shared_keys import hand_over
 from pipelines.ledger import generations
 from pipelines.ledger.alter import carry_out
-from pipelines.ledger.decisions import Ledger, superseded_by, waiting_again
+from pipelines.ledger.decisions import superseded_by, waiting_again
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.renames import renames
+from pipelines.ledger.store import Ledger
 from pipelines.platform.failures import described
 
 

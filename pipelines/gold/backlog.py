@@ -20,7 +20,7 @@ from ingest.config.routes import Route
 from ingest.ddl.parse import ghost
 from ingest.names import SourceTable, declared_for, matches
 from pipelines.gold.plan import keys_in_yaml
-from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.store import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, pending_changes
 from pipelines.targets.progress import (

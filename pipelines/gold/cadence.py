@@ -17,9 +17,9 @@ from ingest.config.routes import Route
 from ingest.names import SourceTable
 from pipelines.gold.backlog import Backlog, backlog_of, progress_of_route
 from pipelines.gold.known_targets import fed_targets
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import renames
+from pipelines.ledger.store import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Progress, load_progress, source_cursor
 

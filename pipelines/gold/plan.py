@@ -369,7 +369,7 @@ def key_of(
     what the messages of rows name, else those of schemas (`hinted_keys`); () = unknown.
 
     Raises TableError where messages of a new target name different ones, and not as a renaming
-    that is still `to_come` (see `Ledger.renames_to_come`) has it.
+    that is still `to_come` (see `ComingStatements.renames_to_come`) has it.
     """
     stored = keys_of(warehouse, route.target)
     if stored:

@@ -58,10 +58,10 @@ from pipelines.gold.plan import (
 )
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import stated_names
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import IN_FORCE, Entry, lineage_of, load_entries
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of
+from pipelines.ledger.store import Ledger
 from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import ColumnValues, has_values, images_of, names_sent

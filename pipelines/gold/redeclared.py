@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from ingest.names import SourceTable
 from pipelines.gold.backlog import progress_of_route
-from pipelines.ledger.decisions import Ledger
+from pipelines.ledger import decisions
 from pipelines.ledger.drift import Drift
+from pipelines.ledger.store import Ledger
 from pipelines.targets.contract import made_otherwise
 from pipelines.targets.progress import Progress, SourceCursor, record_progress
 
@@ -35,7 +36,7 @@ def enter_redeclared(ledger: Ledger, cursor: SourceCursor) -> None:
             continue
         types = {name: t for name, t in route.columns.items() if name not in route.masks}
         drift = Drift(ledger, first, replace(route, columns=types))
-        ledger.enter(drift.declared(), route)
+        decisions.enter(ledger, drift.declared(), route)
         noted[route.target] = replace(progress.with_watermarks({}), declared=dict(route.columns))
     if noted:
         ledger.save_staged()

@@ -50,9 +50,9 @@ from pipelines.gold.plan import (
     key_of,
 )
 from pipelines.gold.reconstruction import Reconstruction, as_applied
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry, changes_behind
 from pipelines.ledger.shared_columns import others
+from pipelines.ledger.store import Ledger
 from pipelines.platform.leases import check
 from pipelines.targets.contract import check_made_for, may_share_keys
 from pipelines.targets.progress import (

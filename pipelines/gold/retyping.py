@@ -43,7 +43,7 @@ from pipelines.gold.refold import (
     overwrite_rows,
     refold,
 )
-from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.store import Ledger
 from pipelines.platform.rows import named
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse

@@ -38,10 +38,11 @@ from pipelines.gold.backlog import (
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.redeclared import enter_redeclared
 from pipelines.gold.staged_changes import staged_changes
+from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements, coming_statements
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.renames import is_rename, under_first_names
+from pipelines.ledger.store import Ledger
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.session import NO_CONSTRAINTS, NO_DICTIONARIES, having
@@ -185,7 +186,7 @@ def foreseen(
     coming = _coming(ledger, cursor, limit=limit, backlog=backlog_of(ledger, cursor))
     batches, apart = _target_batches(ledger, cursor, _under_first_names(ledger, coming))
     waits = str(limit.waits) if limit.waits is not None else None
-    return Foreseen(batches, apart, ledger.foreseen(coming.statements), waits)
+    return Foreseen(batches, apart, decisions.foreseen(ledger, coming.statements), waits)
 
 
 def _merge_source(ledger: Callable[[], Ledger], request: Request) -> list[Merged]:
@@ -207,7 +208,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     cursor = source_cursor(ledger.progress_by_target, ledger.source)
     enter_redeclared(ledger, cursor)
     # A run ended in the middle of a schema change, or a rebuild before it had reviewed what waits.
-    ledger.review_retyped()
+    decisions.review_retyped(ledger)
     _finish(ledger)
     limit = publish_limit(ledger.warehouse, ledger.source, above=cursor.whole)
     backlog = backlog_of(ledger, cursor)
@@ -216,7 +217,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     if _nothing_new(ledger, cursor, limit) and not backlog:
         return [], False
     coming = _coming(ledger, cursor, limit=limit, backlog=backlog)
-    if ledger.recreate_missing(coming.statements):
+    if decisions.recreate_missing(ledger, coming.statements):
         # What was counted lacks the truncates that silver has now.
         return [], True
     coming = _under_first_names(ledger, coming)
@@ -231,7 +232,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
         return [], False
     rows = _applied(ledger, batches, coming.pending, above=cursor.batch, request=request)
     # First the ledger: what the source cursor has passed is not looked for again.
-    ledger.settle_rest(coming.statements)
+    decisions.settle_rest(ledger, coming.statements)
     # The source cursor stays where only some targets were brought forward.
     cursors = advanced if request.targets is None and not request.stop() else []
     _record_news(ledger, (*rows, *apart, *freed, *cursors))
@@ -311,7 +312,7 @@ def _target_batches(
         if clash.feeding
         for table in clash.parked
     }
-    again = ledger.taken_again(coming.statements)
+    again = coming.statements.taken_again()
     tables: dict[str, list[SourceTable]] = {}
     errors: dict[str, str] = {}
     for table in changed:

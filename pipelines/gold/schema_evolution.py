@@ -16,10 +16,11 @@ from ingest.position import Pos, highest, lowest
 from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import before_renames, check_excluded, declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
+from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.shared_columns import keyed_by_others
+from pipelines.ledger.store import Ledger
 from pipelines.silver.pending import (
     BatchStats,
     ColumnValues,
@@ -68,10 +69,11 @@ def create_target(
     sent = ledger.columns_sent(route.target)
     begun: dict[SourceTable, Mapping[str, str]] = {}
     for table, stats in new.items():
-        begun[table] = ledger.begin_columns(
+        begun[table] = decisions.begin_columns(
+            ledger,
             table,
             wanted,
-            first,
+            keys=first,
             lowest=lowest(each.lowest for each in stats),
             coming=statements,
         )
@@ -190,8 +192,9 @@ def _apply_schema_changes(
             f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
             f"it was created; another key needs another target"
         )
-    left = ledger.begin_again(feeding.table, route)
-    if ledger.apply_statements(feeding.table, route, feeding.statements) or left:
+    left = decisions.begin_again(ledger, feeding.table, route)
+    coming = feeding.statements
+    if decisions.apply_statements(ledger, feeding.table, route, coming=coming) or left:
         columns = columns_of(ledger.warehouse, route.target) or {}
     # What the configuration says of a column holds under the name that it was given just now.
     route = ledger.route(feeding.table) or route
@@ -203,8 +206,8 @@ def _apply_schema_changes(
         ledger.stage_entry(entry)
     typed = {column.name for listed in feeding.types for column in listed}
     if added := drift.new_columns(columns, wanted=wanted):
-        ledger.enter_columns(added, route)
-    ledger.enter(drift.other_types(columns, wanted=wanted, typed=typed), route)
+        decisions.enter_columns(ledger, added, route)
+    decisions.enter(ledger, drift.other_types(columns, wanted=wanted, typed=typed), route)
 
 
 def _enter_other_keys(feeding: Feeding, keys: tuple[str, ...]) -> None:
@@ -221,14 +224,11 @@ def _enter_other_keys(feeding: Feeding, keys: tuple[str, ...]) -> None:
         names = lowered(named)
         if not own or names == held or (names < held and not followed):
             continue
-        if (
-            lowered(before_renames(named, ledger.renames_to_come(table, feeding.statements)))
-            == held
-        ):
+        if lowered(before_renames(named, feeding.statements.renames_to_come(table))) == held:
             # It is the key, under the name that it is to have.
             continue
         if not _of_before(ledger, table, top, beside=len(found) > 1):
-            ledger.enter(feeding.drift.other_key(keys, names=named), route)
+            decisions.enter(ledger, feeding.drift.other_key(keys, names=named), route)
 
 
 def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) -> bool:
@@ -254,5 +254,5 @@ def _enter_unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Pr
         listed=[column.name for column in feeding.types[-1]] if feeding.types else None,
         never=row.unsent.get(label, ()),
     )
-    feeding.ledger.enter(gone, route)
+    decisions.enter(feeding.ledger, gone, route)
     return replace(row, unsent={**row.unsent, label: never})

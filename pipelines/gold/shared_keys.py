@@ -23,7 +23,7 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import freed_keys
 from pipelines.apply.modes import KEYED
 from pipelines.gold.plan import Extent, TargetTable, histories, history_batches
-from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.store import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.contract import made_otherwise, may_share_keys

@@ -65,45 +65,45 @@ from pipelines.ledger.backfill import backfill_needed, fill_defaults, masked_def
 from pipelines.ledger.entries import Entry, added_again, changes_behind, was_hidden
 from pipelines.ledger.review import proposed_now
 from pipelines.ledger.shared_columns import others
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.table import columns_of, keys_of
 
 
-def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
+def carry_out(ledger: Ledger, entry: Entry, route: Route) -> bool:
     """Change the target's table as the entry has it; whether its rows have to be folded again.
 
     Raises TableError where the table cannot be changed so.
     """
-    warehouse = store.warehouse
+    warehouse = ledger.warehouse
     # With what is excluded under the names that the entry gives.
-    route = store.route(entry.table) or route
-    zone = store.warehouse.config.sources[store.source].time_zone
-    later = changes_behind(entry, store.of(entry.table))
+    route = ledger.route(entry.table) or route
+    zone = ledger.warehouse.config.sources[ledger.source].time_zone
+    later = changes_behind(entry, ledger.of(entry.table))
     if not entry.recreates:
         # Of a table that was dropped nothing is left to fit.
         _check_values(warehouse, route, entry, later=later, zone=zone)
-    proposed = proposed_now(store, entry, route)
-    again = added_again(entry, store.of(entry.table))
+    proposed = proposed_now(ledger, entry, route)
+    again = added_again(entry, ledger.of(entry.table))
     steps = _begin_steps(warehouse, entry, proposed)
     _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
     _alter(warehouse, route, _types_behind(warehouse, entry, route))
     if entry.recreates:
         return bool(only(DropColumn, entry.proposed))
-    restored = _restore(store, entry, route)
+    restored = _restore(ledger, entry, route)
     keyed = only(ChangeKey, entry.effects)
     for change in keyed:
         _set_key(warehouse, route, [name_today(key, later) or key for key in change.keys])
-    shown = was_hidden(entry, store.of(entry.table))
+    shown = was_hidden(entry, ledger.of(entry.table))
     if keyed or again or restored or shown or only(RenameTable, entry.effects):
         return True
-    if backfill_needed(entry, store.applied(entry)):
+    if backfill_needed(entry, ledger.applied(entry)):
         return True
     present = lowered(columns_of(warehouse, route.target) or {})
     keys = lowered(keys_of(warehouse, route.target))
     kept = freed(entry.effects) & present
-    if kept and (kept - keys or others(store, entry)):
+    if kept and (kept - keys or others(ledger, entry)):
         # The column stays for other source tables: this one's rows have it no more.
         return True
     if only(DropColumn, entry.effects) and declared_keeping(route).versions:
@@ -123,9 +123,9 @@ def _had_defaulted(entry: Entry) -> bool:
     return any(added.name.lower() not in proposed for added in defaulted)
 
 
-def add_columns(store: EntryStore, entries: Sequence[Entry], route: Route) -> None:
+def add_columns(ledger: Ledger, entries: Sequence[Entry], route: Route) -> None:
     """`carry_out` of entries that add a column each and fill none, by one commit."""
-    _alter(store.warehouse, route, [change for entry in entries for change in entry.proposed])
+    _alter(ledger.warehouse, route, [change for entry in entries for change in entry.proposed])
 
 
 def _alter(warehouse: Warehouse, route: Route, changes: Iterable[ColumnChange]) -> None:
@@ -233,12 +233,12 @@ def _set_key(warehouse: Warehouse, route: Route, wanted: Sequence[str]) -> None:
         warehouse.execute(comment(target, key, f"key {number}"))
 
 
-def _restore(store: EntryStore, entry: Entry, route: Route) -> list[AddColumn]:
+def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[AddColumn]:
     """Add again, empty, the columns that the entry took away and a later change had brought."""
-    types = columns_of(store.warehouse, route.target) or {}
+    types = columns_of(ledger.warehouse, route.target) or {}
     held = {name.lower(): type_ for name, type_ in types.items()}
     taken = {frees(effect): effect for effect in entry.effects}
-    later = changes_behind(entry, store.of(entry.table))
+    later = changes_behind(entry, ledger.of(entry.table))
     found = [
         AddColumn(change.new, _moved_type(taken[change.new.lower()], later, held))
         if isinstance(change, RenameColumn)
@@ -247,7 +247,7 @@ def _restore(store: EntryStore, entry: Entry, route: Route) -> list[AddColumn]:
         if isinstance(change, AddColumn | RenameColumn) and brings(change) in taken
     ]
     lacking = {e.name.lower(): e for e in found if e.name.lower() not in held}
-    _alter(store.warehouse, route, lacking.values())
+    _alter(ledger.warehouse, route, lacking.values())
     return found
 
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from ingest.ddl.changes import RecreateTable
+from ingest.ddl.changes import RecreateTable, RenameColumn, only
 from ingest.ddl.model import Clause, Statement, TableName
 from ingest.ddl.parse import ghost, identity
 from ingest.ddl.risks import Kind
@@ -19,8 +19,9 @@ from ingest.names import SourceTable
 from ingest.position import Pos
 from pipelines.ledger import generations
 from pipelines.ledger.entries import IN_FORCE, WAITING, Entry
+from pipelines.ledger.renames import TakenAgain, taken_again
 from pipelines.ledger.statements import STEP_OF_ANOTHER, in_silver, taken_up
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.silver.pending import PendingChanges
 from pipelines.targets.progress import source_cursor
 
@@ -29,8 +30,8 @@ class ComingStatements:
     """By source table, what is not reviewed yet, in order. Targets are brought forward at once:
     each takes those of its own source tables."""
 
-    def __init__(self, store: EntryStore) -> None:
-        self._store = store
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._by_table: dict[SourceTable, list[Entry]] = {}
         self.met: set[str] = set()
         """The ids of all that were met, those that are reviewed by now among them."""
@@ -71,7 +72,7 @@ class ComingStatements:
 
     def drops(self, entry: Entry) -> bool:
         """Whether no table has the entry's name behind it. Where a rename is in force, gold follows
-        the table, and what becomes of the name is for `Ledger.taken_again`."""
+        the table, and what becomes of the name is for `taken_again`."""
         if entry.kind in ("ghost", "truncate"):
             return False
         read = self._read(entry)
@@ -82,9 +83,25 @@ class ComingStatements:
         )
         return away and entry.status not in IN_FORCE
 
+    def taken_again(self) -> dict[SourceTable, TakenAgain]:
+        """The tables that were renamed and whose names others have since, and those others."""
+        waiting = map(self._ledger.stated, self)
+        return taken_again([*self._ledger.entries.values(), *waiting], self.creates)
+
+    def renames_to_come(self, table: SourceTable) -> dict[str, str]:
+        """Of the columns whose renaming is not carried out yet: the new name, in lower case, and
+        the one before it."""
+        waiting = [entry for entry in self._ledger.of(table) if entry.status in WAITING]
+        waiting += map(self._ledger.stated, self.of(table))
+        return {
+            rename.new.lower(): rename.old
+            for entry in waiting
+            for rename in only(RenameColumn, entry.effects)
+        }
+
     def _read(self, entry: Entry) -> Statement | None:
         """The statement of an entry that was met in this run."""
-        return self._store.statement(entry) if entry.id in self.met else None
+        return self._ledger.statement(entry) if entry.id in self.met else None
 
     def join_generations(self) -> None:
         """Make each CREATE of a table that was dropped a new generation of it; the DROP is taken up
@@ -97,7 +114,7 @@ class ComingStatements:
                 if gone is None and not self._replaces(entry):
                     continue
                 if gone is not None and gone.status in WAITING:
-                    self._store.stage_entry(self._superseded(gone, entry))
+                    self._ledger.stage_entry(self._superseded(gone, entry))
                     dropped.add(gone.id)
                 joined = (*entry.joined, *([gone.id] if gone is not None else []))
                 entries[place] = replace(entry, effects=(RecreateTable(),), joined=joined)
@@ -105,21 +122,21 @@ class ComingStatements:
 
     def _makes_table(self, entry: Entry) -> bool:
         made = entry.pos is not None and entry.kind != "truncate"
-        return made and self._store.statement(entry).creates_table
+        return made and self._ledger.statement(entry).creates_table
 
     def _replaces(self, entry: Entry) -> bool:
-        return self._makes_table(entry) and generations.replaces(self._store.statement(entry))
+        return self._makes_table(entry) and generations.replaces(self._ledger.statement(entry))
 
     def _dropped_before(self, entry: Entry) -> Entry | None:
         """The DROP that an entry makes good, if it does."""
         if not self._makes_table(entry):
             return None
-        others = [*self._store.of(entry.table), *self.of(entry.table)]
+        others = [*self._ledger.of(entry.table), *self.of(entry.table)]
         return generations.dropped_before(entry, ((e, self.drops(e)) for e in others))
 
     def _superseded(self, gone: Entry, by: Entry) -> Entry:
         """A DROP that the CREATE behind it stands for: there is one proposal for both."""
-        route, read = self._store.route(gone.table), self._store.statement(gone)
+        route, read = self._ledger.route(gone.table), self._ledger.statement(gone)
         kind: Kind = generations.RENAMED if generations.renames_away(read) else "drop_table"
         target = route.target if route is not None else None
         # What it would have done, were it a rename, is not done.
@@ -127,37 +144,37 @@ class ComingStatements:
         return gone.with_status("superseded", why=f"the table was created again: see {by.id}")
 
 
-def coming_statements(store: EntryStore, pending: PendingChanges) -> ComingStatements:
+def coming_statements(ledger: Ledger, pending: PendingChanges) -> ComingStatements:
     """What the pending changes come with. Steps of schema tools are entered as ignored."""
-    coming = ComingStatements(store)
-    waiting = store.held_tables()
+    coming = ComingStatements(ledger)
+    waiting = ledger.held_tables()
     for again in taken_up(
-        store.entries.values(),
-        lambda table: table not in waiting and bool(store.route(store.first_name(table))),
+        ledger.entries.values(),
+        lambda table: table not in waiting and bool(ledger.route(ledger.first_name(table))),
     ):
-        coming.add(replace(again, table=store.first_name(again.table)))
+        coming.add(replace(again, table=ledger.first_name(again.table)))
     batches = [batch for s in pending.stats for batch in s.logged or ()]
     if batches:
-        _read(store, coming, pending, first=min(batches), last=max(batches))
+        _read(ledger, coming, pending, first=min(batches), last=max(batches))
     coming.join_generations()
     return coming
 
 
 def _read(
-    store: EntryStore, coming: ComingStatements, pending: PendingChanges, *, first: int, last: int
+    ledger: Ledger, coming: ComingStatements, pending: PendingChanges, *, first: int, last: int
 ) -> None:
     """Take up the DDL and truncates of these batches that are not known yet."""
-    cursor = source_cursor(store.progress_by_target, store.source)
+    cursor = source_cursor(ledger.progress_by_target, ledger.source)
     met = [
-        *(SourceTable(store.source, *names) for names in cursor.tables),
-        *(entry.table for entry in store.entries.values()),
+        *(SourceTable(ledger.source, *names) for names in cursor.tables),
+        *(entry.table for entry in ledger.entries.values()),
         *(s.table for s in pending.stats),
-        *store.first_names,
+        *ledger.first_names,
     ]
-    known_names = {_folded(table): store.first_name(table) for table in met if table.table}
-    known = {*store.entries, *(id_ for e in store.entries.values() for id_ in e.joined)}
-    source = store.warehouse.config.sources[store.source]
-    found = in_silver(store.warehouse, source, first, last=last)
+    known_names = {_folded(table): ledger.first_name(table) for table in met if table.table}
+    known = {*ledger.entries, *(id_ for e in ledger.entries.values() for id_ in e.joined)}
+    source = ledger.warehouse.config.sources[ledger.source]
+    found = in_silver(ledger.warehouse, source, first, last=last)
     tables = {*known_names.values()}
     for entry, statement in itertools.chain.from_iterable(
         (each, *_of_dropped_database(*each, tables)) for each in found
@@ -166,23 +183,23 @@ def _read(
             continue
         known.add(entry.id)
         coming.met.add(entry.id)
-        store.keep_statement(entry.id, statement)
+        ledger.keep_statement(entry.id, statement)
         if statement.ghost is not None:
             # It counts once the shadow table takes the name of the table it stands for.
             step = replace(entry, table=entry.table._replace(table=statement.ghost))
             step = replace(step, kind="ghost", risk="none")
-            store.stage_entry(step.with_status("ignored", why=STEP_OF_ANOTHER))
+            ledger.stage_entry(step.with_status("ignored", why=STEP_OF_ANOTHER))
             continue
         coming.add(replace(entry, table=known_as(entry.table, statement, known_names)))
-        for step, read in _cut_over(store, coming, entry, statement=statement):
+        for step, read in _cut_over(ledger, coming, entry, statement=statement):
             if step.id not in known:
                 known.add(step.id)
-                store.keep_statement(step.id, read)
+                ledger.keep_statement(step.id, read)
                 coming.add(replace(step, table=known_as(step.table, read, known_names)))
 
 
 def _cut_over(
-    store: EntryStore, coming: ComingStatements, entry: Entry, *, statement: Statement
+    ledger: Ledger, coming: ComingStatements, entry: Entry, *, statement: Statement
 ) -> Iterator[tuple[Entry, Statement]]:
     """What online schema changes have made of the tables whose names their shadow tables take by
     this statement, where it stands (semantics.md, 53)."""
@@ -190,14 +207,14 @@ def _cut_over(
         shadow, new = clause.table, clause.new_table
         if clause.kind != "ghost" or new is None or not ghost(shadow.name) or ghost(new.name):
             continue
-        steps = _steps(store, coming, shadow, below=entry.pos or ())
+        steps = _steps(ledger, coming, shadow, below=entry.pos or ())
         made = max((e.pos or () for e, read in steps if read.ghost is None), default=())
         for step, read in steps:
             if read.ghost is not None and (step.pos or ()) > made:
                 yield (
                     Entry(
                         id=f"{step.id}-0",
-                        table=SourceTable(store.source, *new),
+                        table=SourceTable(ledger.source, *new),
                         statement=step.statement,
                         dialect=step.dialect,
                         pos=entry.pos,
@@ -208,12 +225,12 @@ def _cut_over(
 
 
 def _steps(
-    store: EntryStore, coming: ComingStatements, shadow: TableName, *, below: Pos
+    ledger: Ledger, coming: ComingStatements, shadow: TableName, *, below: Pos
 ) -> list[tuple[Entry, Statement]]:
     """What there was of a shadow table below a position, but its renames."""
-    entries = itertools.chain(store.entries.values(), coming)
+    entries = itertools.chain(ledger.entries.values(), coming)
     of_shadow = (e for e in entries if TableName(*e.table[1:]).folded() == shadow.folded())
-    steps = ((e, store.statement(e)) for e in of_shadow if (e.pos or ()) < below)
+    steps = ((e, ledger.statement(e)) for e in of_shadow if (e.pos or ()) < below)
     return [
         (entry, read)
         for entry, read in steps

@@ -58,13 +58,13 @@ from pipelines.ledger.entries import (
     readded,
     renames_another,
 )
-from pipelines.ledger.renames import TakenAgain, is_rename, taken_again
+from pipelines.ledger.renames import is_rename
 from pipelines.ledger.review import proposed_now, reviewed
 from pipelines.ledger.statements import (
     gold_types_before,
     unreviewed,
 )
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.platform.failures import described
 from pipelines.targets.rejects import have_misfits, have_rejects
 
@@ -170,314 +170,289 @@ def waiting_again(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
     ]
 
 
-class Ledger(EntryStore):
-    """The schema changes of one source in one run, taken up, decided and carried out."""
+def recreate_missing(ledger: Ledger, coming: ComingStatements) -> bool:
+    """Carry out the new generations of tables that have no target, where there is nothing to
+    review; whether silver got truncates by that, which what was counted before lacks."""
+    fresh = [
+        entry
+        for entry in coming
+        if entry.recreates
+        and ledger.route(entry.table) is not None
+        and not ledger.target_exists(entry.table)
+    ]
+    appended = generations.empty(ledger.warehouse, fresh)
+    if fresh:
+        ledger.save_staged()
+    for entry in fresh:
+        coming.take_one(entry)
+        entry = replace(entry, risk="destructive", kind="create_table")
+        route = ledger.route(entry.table)
+        assert route is not None
+        why = "the target does not exist yet"
+        ledger.save_entry(replace(entry, target=route.target).with_status("applied", why=why))
+    return appended
 
-    def closed(
-        self, coming: Iterable[Entry] = (), *, changed: Collection[SourceTable] = ()
-    ) -> set[SourceTable]:
-        """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
-        names without a target, until that is decided. `coming`: the statements that are not
-        reviewed yet; of tables that have neither a target nor changes (`changed`) they do not
-        count."""
-        new = [
-            self.stated(entry)
-            for entry in coming
-            if entry.table in changed or self.target_exists(entry.table)
-        ]
-        waiting = self.held_tables(new)
-        gone = generations.frozen(self.entries.values())
-        recreated = {
-            entry.table
-            for entry in [*self.entries.values(), *new]
-            if entry.recreates and entry.status in (*WAITING, "approved")
-        }
-        return gone | recreated | waiting
 
-    def closed_names(self, coming: Iterable[Entry] = ()) -> set[SourceTable]:
-        """The source tables whose changes stay in silver, under each of their names."""
-        return {name for table in self.closed(coming) for name in self.names(table)}
+def begin_columns(
+    ledger: Ledger,
+    table: SourceTable,
+    wanted: Mapping[str, str],
+    *,
+    keys: Iterable[str],
+    lowest: Pos | None,
+    coming: ComingStatements,
+) -> dict[str, str]:
+    """The columns a new target begins with: those of its rows before the first schema change.
 
-    def taken_again(self, coming: ComingStatements) -> dict[SourceTable, TakenAgain]:
-        """The tables that were renamed and whose names others have since, and those others."""
-        waiting = map(self.stated, coming)
-        return taken_again([*self.entries.values(), *waiting], coming.creates)
+    `wanted`: as the messages and the configuration have them. A column keeps its own earlier type
+    if another one has taken its name since, or if today's type would not hold its values. What
+    changed before the first row is settled here: there was nothing to review.
+    """
+    for entry in coming.take(table):
+        if entry.pos is None or lowest is None or entry.pos < lowest:
+            ledger.stage_entry(unreviewed(entry, ledger.statement(entry), ledger.route(table)))
+        else:
+            coming.add(entry)
+    stated = map(ledger.stated, coming.of(table))
+    met = sorted([*stated, *ledger.of(table)], key=lambda entry: entry.pos or ())
+    undecided = [entry for entry in met if entry.status not in ("applied", "superseded")]
+    barred = brought(effect for entry in undecided for effect in entry.effects)
+    lineage = ledger.lineage(table)
+    always = lowered(keys)
+    own = _own_types(ledger, table, met, wanted=wanted)
+    return {
+        name: own.get(name.lower(), type_)
+        for name, type_ in wanted.items()
+        if name.lower() in always
+        or (name.lower() not in barred and ended(lineage, name.lower()) is None)
+    }
 
-    def renames_to_come(self, table: SourceTable, coming: ComingStatements) -> dict[str, str]:
-        """Of the columns whose renaming is not carried out yet: the new name, in lower case, and
-        the one before it."""
-        waiting = [entry for entry in self.of(table) if entry.status in WAITING]
-        waiting += map(self.stated, coming.of(table))
-        return {
-            rename.new.lower(): rename.old
-            for entry in waiting
-            for rename in only(RenameColumn, entry.effects)
-        }
 
-    def recreate_missing(self, coming: ComingStatements) -> bool:
-        """Carry out the new generations of tables that have no target, where there is nothing to
-        review; whether silver got truncates by that, which what was counted before lacks."""
-        fresh = [
-            entry
-            for entry in coming
-            if entry.recreates
-            and self.route(entry.table) is not None
-            and not self.target_exists(entry.table)
-        ]
-        appended = generations.empty(self.warehouse, fresh)
-        if fresh:
-            self.save_staged()
-        for entry in fresh:
-            coming.take_one(entry)
-            entry = replace(entry, risk="destructive", kind="create_table")
-            route = self.route(entry.table)
-            assert route is not None
-            why = "the target does not exist yet"
-            self.save_entry(replace(entry, target=route.target).with_status("applied", why=why))
-        return appended
+def _own_types(
+    ledger: Ledger, table: SourceTable, met: Sequence[Entry], *, wanted: Mapping[str, str]
+) -> dict[str, str]:
+    """The types, by lower-case name, that columns had before the first change after which their
+    name is another column's, or their type one that does not hold their values."""
+    route = ledger.route(table)
+    declared = lowered(route.columns) if route is not None else set()
+    reused = names_reused(met)
+    changed = {}
+    for name in (name for name in wanted if name.lower() not in declared):
+        entry = reused.get(name.lower()) or _first_retyping(met, name.lower())
+        if entry is not None and entry.pos is not None:
+            changed[name] = entry
+    entries = {entry.id: entry for entry in changed.values()}
+    types = {id_: gold_types_before(ledger.warehouse, e) for id_, e in entries.items()}
+    found = {}
+    for name, entry in changed.items():
+        before = types[entry.id].get(name.lower())
+        if before is not None and (name.lower() in reused or not _holds(wanted[name], before)):
+            found[name.lower()] = before
+    return found
 
-    def begin_columns(
-        self,
-        table: SourceTable,
-        wanted: Mapping[str, str],
-        keys: Iterable[str],
-        *,
-        lowest: Pos | None,
-        coming: ComingStatements,
-    ) -> dict[str, str]:
-        """The columns a new target begins with: those of its rows before the first schema change.
 
-        `wanted`: as the messages and the configuration have them. A column keeps its own earlier
-        type if another one has taken its name since, or if today's type would not hold its values.
-        What changed before the first row is settled here: there was nothing to review.
-        """
-        for entry in coming.take(table):
-            if entry.pos is None or lowest is None or entry.pos < lowest:
-                self.stage_entry(unreviewed(entry, self.statement(entry), self.route(table)))
-            else:
-                coming.add(entry)
-        stated = map(self.stated, coming.of(table))
-        met = sorted([*stated, *self.of(table)], key=lambda entry: entry.pos or ())
-        undecided = [entry for entry in met if entry.status not in ("applied", "superseded")]
-        barred = brought(effect for entry in undecided for effect in entry.effects)
-        lineage = self.lineage(table)
-        always = lowered(keys)
-        own = self._own_types(table, met, wanted)
-        return {
-            name: own.get(name.lower(), type_)
-            for name, type_ in wanted.items()
-            if name.lower() in always
-            or (name.lower() not in barred and ended(lineage, name.lower()) is None)
-        }
+def foreseen(ledger: Ledger, coming: ComingStatements) -> list[Entry]:
+    """The statements, as the policy will have them; nothing is done."""
+    found = []
+    waiting = ledger.held_tables(map(ledger.stated, coming))
+    for entry in coming:
+        route = ledger.route(entry.table)
+        if route is None or not ledger.target_exists(entry.table):
+            found.append(_unreviewed(ledger, entry, waiting))
+        elif entry.kind == "truncate":
+            found.append(_decided(ledger, replace(entry, target=route.target), route))
+        else:
+            found.append(_decided(ledger, reviewed(ledger, entry, route), route))
+    return found
 
-    def _own_types(
-        self, table: SourceTable, met: Sequence[Entry], wanted: Mapping[str, str]
-    ) -> dict[str, str]:
-        """The types, by lower-case name, that columns had before the first change after which their
-        name is another column's, or their type one that does not hold their values."""
-        route = self.route(table)
-        declared = lowered(route.columns) if route is not None else set()
-        reused = names_reused(met)
-        changed = {}
-        for name in (name for name in wanted if name.lower() not in declared):
-            entry = reused.get(name.lower()) or _first_retyping(met, name.lower())
-            if entry is not None and entry.pos is not None:
-                changed[name] = entry
-        entries = {entry.id: entry for entry in changed.values()}
-        types = {id_: gold_types_before(self.warehouse, e) for id_, e in entries.items()}
-        found = {}
-        for name, entry in changed.items():
-            before = types[entry.id].get(name.lower())
-            if before is not None and (name.lower() in reused or not _holds(wanted[name], before)):
-                found[name.lower()] = before
-        return found
 
-    def foreseen(self, coming: ComingStatements) -> list[Entry]:
-        """The statements, as the policy will have them; nothing is done."""
-        found = []
-        waiting = self.held_tables(map(self.stated, coming))
-        for entry in coming:
-            route = self.route(entry.table)
-            if route is None or not self.target_exists(entry.table):
-                found.append(self._unreviewed(entry, waiting))
-            elif entry.kind == "truncate":
-                found.append(self._decided(replace(entry, target=route.target), route))
-            else:
-                found.append(self._decided(reviewed(self, entry, route), route))
-        return found
-
-    def settle_rest(self, coming: ComingStatements) -> None:
-        """Settle what concerns tables without rows in this run, and write the entries."""
-        waiting = self.held_tables()
-        for table in coming.tables:
-            first = self.first_name(table)
-            route = self.route(first)
-            entries = coming.take(table)
-            if route is not None and self.target_exists(first):
-                # A rename that was let in just now may have made the table another's.
-                for entry in entries:
-                    coming.add(replace(entry, table=first))
-                self.apply_statements(first, route, coming)
-                if any(map(is_rename, self.of(first))):
-                    waiting = self.held_tables()
-                continue
+def settle_rest(ledger: Ledger, coming: ComingStatements) -> None:
+    """Settle what concerns tables without rows in this run, and write the entries."""
+    waiting = ledger.held_tables()
+    for table in coming.tables:
+        first = ledger.first_name(table)
+        route = ledger.route(first)
+        entries = coming.take(table)
+        if route is not None and ledger.target_exists(first):
+            # A rename that was let in just now may have made the table another's.
             for entry in entries:
-                self.stage_entry(self._unreviewed(entry, waiting))
-        self.save_staged()
-
-    def _unreviewed(self, entry: Entry, waiting: Collection[SourceTable]) -> Entry:
-        """An entry of a table without a target; one that is `waiting` for its rename, as its
-        changes do, is taken up once that is decided."""
-        route = self.route(entry.table) if entry.table not in waiting else None
-        why = "the table waits for its rename" if entry.table in waiting else None
-        read = self.statement(entry)
-        found = unreviewed(entry, read, route, why=why)
-        taken = self._name_taken_by(read) if route is not None else None
-        if taken is None:
-            return found
-        found = replace(found, kind="rename_table", effects=(*found.effects, taken))
-        why = "the new name is that of a table with a target, whose rows its own would come among"
-        return replace(found, status="pending", decided_by=None, decided_at=None, why=why)
-
-    def _name_taken_by(self, read: Statement) -> RenameTable | None:
-        """The renaming among a statement's clauses to a name that a table with a target has."""
-        for change in only(RenameTable, schema_changes(read.clauses, {})):
-            table = SourceTable(self.source, change.db, change.schema, change.name)
-            if self.target_exists(table):
-                return change
-        return None
-
-    def apply_statements(self, table: SourceTable, route: Route, coming: ComingStatements) -> bool:
-        """Take up the DDL of a source table, and carry out what the policy lets in; whether there
-        was any."""
-        waiting = coming.take(table)
-        for entry in waiting:
-            if entry.kind == "truncate":
-                self.stage_entry(self._decided(replace(entry, target=route.target), route))
-                continue
-            read = self.statement(entry)
-            entry, superseded = announced(reviewed(self, entry, route), self.of(table))
-            self.keep_statement(entry.id, read)
-            for drift in superseded:
-                self.stage_entry(drift)
-            if entry.version and entry.status in ("rejected", "ignored"):
-                self.stage_entry(entry)
-            else:
-                self.enter([entry], route)
-        return bool(waiting)
-
-    def begin_again(self, table: SourceTable, route: Route) -> bool:
-        """Carry out, before the rows, what a run left that was killed while it made the target (see
-        `unfinished`); whether there was any."""
-        left = [entry for entry in self.of(table) if entry.status == "approved"]
-        for entry in left:
-            self._begin(entry, route)
-        return bool(left)
-
-    def enter(self, entries: Iterable[Entry], route: Route) -> None:
-        """Take up reviewed entries, each as it comes: decide by the policy, and begin what that
-        lets in."""
+                coming.add(replace(entry, table=first))
+            apply_statements(ledger, first, route, coming=coming)
+            if any(map(is_rename, ledger.of(first))):
+                waiting = ledger.held_tables()
+            continue
         for entry in entries:
-            taken = self._taken_up(entry, route)
-            if taken is not None and taken.status == "approved":
-                self._begin(taken, route)
+            ledger.stage_entry(_unreviewed(ledger, entry, waiting))
+    ledger.save_staged()
 
-    def review_again(self, entries: Iterable[Entry], route: Route) -> None:
-        """Review the waiting entries of a target whose columns were made anew, and decide those of
-        which something else comes now: what had to be replaced while the column was string may be a
-        widening. What the policy lets in is `approved`, for the next run of gold to see through."""
-        for entry in entries:
-            again = reviewed(self, entry, route)
-            if (again.risk, again.proposed) != (entry.risk, entry.proposed):
-                self.stage_entry(self._decided(again, route))
-        self.save_staged()
 
-    def review_retyped(self) -> None:
-        """Review again what waits for another type of a column that has another one by now: a
-        rebuild was killed before it did. What failed may have been half done itself: who approves
-        it again sees it through."""
-        waiting = [e for e in self.entries.values() if e.status == "pending" and retypes(e)]
-        for entry in waiting:
-            route = self.route(entry.table)
-            if route is None or not self.warehouse.exists("gold", route.target):
-                continue
-            if proposed_now(self, entry, route) != entry.proposed:
-                self.review_again([entry], route)
+def _unreviewed(ledger: Ledger, entry: Entry, waiting: Collection[SourceTable]) -> Entry:
+    """An entry of a table without a target; one that is `waiting` for its rename, as its changes
+    do, is taken up once that is decided."""
+    route = ledger.route(entry.table) if entry.table not in waiting else None
+    why = "the table waits for its rename" if entry.table in waiting else None
+    read = ledger.statement(entry)
+    found = unreviewed(entry, read, route, why=why)
+    taken = _name_taken_by(ledger, read) if route is not None else None
+    if taken is None:
+        return found
+    found = replace(found, kind="rename_table", effects=(*found.effects, taken))
+    why = "the new name is that of a table with a target, whose rows its own would come among"
+    return replace(found, status="pending", decided_by=None, decided_at=None, why=why)
 
-    def enter_columns(self, entries: Sequence[Entry], route: Route) -> None:
-        """Take up reviewed entries that add a column each: what the policy lets in by one change of
-        the target and one of the ledger."""
-        taken = [taken for entry in entries if (taken := self._taken_up(entry, route)) is not None]
-        begun = self.save_entries([entry for entry in taken if entry.status == "approved"])
-        try:
-            add_columns(self, begun, route)
-        except PySparkException:
-            # Which of them it is shows when they are added one by one.
-            for entry in begun:
-                self._begin(entry, route)
-            return
+
+def _name_taken_by(ledger: Ledger, read: Statement) -> RenameTable | None:
+    """The renaming among a statement's clauses to a name that a table with a target has."""
+    for change in only(RenameTable, schema_changes(read.clauses, {})):
+        table = SourceTable(ledger.source, change.db, change.schema, change.name)
+        if ledger.target_exists(table):
+            return change
+    return None
+
+
+def apply_statements(
+    ledger: Ledger, table: SourceTable, route: Route, *, coming: ComingStatements
+) -> bool:
+    """Take up the DDL of a source table, and carry out what the policy lets in; whether there was
+    any."""
+    waiting = coming.take(table)
+    for entry in waiting:
+        if entry.kind == "truncate":
+            ledger.stage_entry(_decided(ledger, replace(entry, target=route.target), route))
+            continue
+        read = ledger.statement(entry)
+        entry, superseded = announced(reviewed(ledger, entry, route), ledger.of(table))
+        ledger.keep_statement(entry.id, read)
+        for drift in superseded:
+            ledger.stage_entry(drift)
+        if entry.version and entry.status in ("rejected", "ignored"):
+            ledger.stage_entry(entry)
+        else:
+            enter(ledger, [entry], route)
+    return bool(waiting)
+
+
+def begin_again(ledger: Ledger, table: SourceTable, route: Route) -> bool:
+    """Carry out, before the rows, what a run left that was killed while it made the target (see
+    `unfinished`); whether there was any."""
+    left = [entry for entry in ledger.of(table) if entry.status == "approved"]
+    for entry in left:
+        _begin(ledger, entry, route)
+    return bool(left)
+
+
+def enter(ledger: Ledger, entries: Iterable[Entry], route: Route) -> None:
+    """Take up reviewed entries, each as it comes: decide by the policy, and begin what that lets
+    in."""
+    for entry in entries:
+        taken = _taken_up(ledger, entry, route)
+        if taken is not None and taken.status == "approved":
+            _begin(ledger, taken, route)
+
+
+def review_again(ledger: Ledger, entries: Iterable[Entry], route: Route) -> None:
+    """Review the waiting entries of a target whose columns were made anew, and decide those of
+    which something else comes now: what had to be replaced while the column was string may be a
+    widening. What the policy lets in is `approved`, for the next run of gold to see through."""
+    for entry in entries:
+        again = reviewed(ledger, entry, route)
+        if (again.risk, again.proposed) != (entry.risk, entry.proposed):
+            ledger.stage_entry(_decided(ledger, again, route))
+    ledger.save_staged()
+
+
+def review_retyped(ledger: Ledger) -> None:
+    """Review again what waits for another type of a column that has another one by now: a rebuild
+    was killed before it did. What failed may have been half done itself: who approves it again sees
+    it through."""
+    waiting = [e for e in ledger.entries.values() if e.status == "pending" and retypes(e)]
+    for entry in waiting:
+        route = ledger.route(entry.table)
+        if route is None or not ledger.warehouse.exists("gold", route.target):
+            continue
+        if proposed_now(ledger, entry, route) != entry.proposed:
+            review_again(ledger, [entry], route)
+
+
+def enter_columns(ledger: Ledger, entries: Sequence[Entry], route: Route) -> None:
+    """Take up reviewed entries that add a column each: what the policy lets in by one change of the
+    target and one of the ledger."""
+    taken = [taken for entry in entries if (taken := _taken_up(ledger, entry, route)) is not None]
+    begun = ledger.save_entries([entry for entry in taken if entry.status == "approved"])
+    try:
+        add_columns(ledger, begun, route)
+    except PySparkException:
+        # Which of them it is shows when they are added one by one.
         for entry in begun:
-            if not backfill_needed(entry, self.applied(entry)):
-                self._stage_applied(entry)
+            _begin(ledger, entry, route)
+        return
+    for entry in begun:
+        if not backfill_needed(entry, ledger.applied(entry)):
+            _stage_applied(ledger, entry)
 
-    def _taken_up(self, entry: Entry, route: Route) -> Entry | None:
-        """The entry, decided; None where it is known and undecided, or has no part."""
-        known = self.entries.get(entry.id)
-        if known is not None and not entry.version:
-            if known.status not in ("applied", "superseded"):
-                return None
-            entry = replace(entry, version=known.version)
-        entry = self._decided(entry, route)
-        self.stage_entry(entry)
-        return entry
 
-    def _decided(self, entry: Entry, route: Route) -> Entry:
-        """The entry as the policy has it."""
-        status, why = decide(entry, route.ddl, self.of(entry.table))
-        if status == "pending":
-            return replace(entry, status=status, why=why or entry.why)
-        return entry.with_status(status, by=entry.decided_by or POLICY, why=why)
+def _taken_up(ledger: Ledger, entry: Entry, route: Route) -> Entry | None:
+    """The entry, decided; None where it is known and undecided, or has no part."""
+    known = ledger.entries.get(entry.id)
+    if known is not None and not entry.version:
+        if known.status not in ("applied", "superseded"):
+            return None
+        entry = replace(entry, version=known.version)
+    entry = _decided(ledger, entry, route)
+    ledger.stage_entry(entry)
+    return entry
 
-    def _begin(self, entry: Entry, route: Route) -> None:
-        """Carry an approved entry out as far as that can be before the rows of the batch: where
-        rows have to be folded again it stays `approved` for `pipelines.gold.approvals` to finish,
-        which alone changes keys. What is too early stays so, too."""
-        if self.too_early(entry):
-            self.stage_entry(entry)
-            return
-        later = any(map(deferred, entry.effects)) or self._frees_rejects(entry, route)
-        if entry.proposed or later:
-            entry = self.save_entry(entry)
-        if only(ChangeKey, entry.effects):
-            return
-        try:
-            backfill = carry_out(self, entry, route)
-        except (PySparkException, TableError) as error:
-            self.stage_entry(entry.with_status("failed", why=described(error)[:2000]))
-            return
-        if not backfill and not later:
-            self._stage_applied(entry)
 
-    def _frees_rejects(self, entry: Entry, route: Route) -> bool:
-        """Whether events were set aside for a value of a column that the entry takes away, or for
-        want of one that it tells the name of: they are tried again once that is so."""
-        of_target = self.warehouse, self.source, route.target
-        gone = [change.name for change in only(DropColumn, entry.effects)]
-        if gone and have_misfits(*of_target, columns=gone):
-            return True
-        lineage = self.lineage(entry.table) if route.sequence_by else ()
-        ordering = {
-            name.lower()
-            for declared in route.sequence_by or ()
-            for _, name in names_through(declared, lineage)
-        }
-        named = ({frees(change), brings(change)} for change in only(RenameColumn, entry.effects))
-        if not any(ordering & names for names in named):
-            return False
-        return have_rejects(*of_target, code=Code.ORDER_KEY_MISSING.value)
+def _decided(ledger: Ledger, entry: Entry, route: Route) -> Entry:
+    """The entry as the policy has it."""
+    status, why = decide(entry, route.ddl, ledger.of(entry.table))
+    if status == "pending":
+        return replace(entry, status=status, why=why or entry.why)
+    return entry.with_status(status, by=entry.decided_by or POLICY, why=why)
 
-    def _stage_applied(self, entry: Entry) -> None:
-        """The entry as applied: what waited of columns that it ends has nothing to wait for."""
-        self.stage_entry(replace(entry, status="applied"))
-        for other in superseded_by(entry, self.of(entry.table)):
-            self.stage_entry(other)
+
+def _begin(ledger: Ledger, entry: Entry, route: Route) -> None:
+    """Carry an approved entry out as far as that can be before the rows of the batch: where rows
+    have to be folded again it stays `approved` for `pipelines.gold.approvals` to finish, which
+    alone changes keys. What is too early stays so, too."""
+    if ledger.too_early(entry):
+        ledger.stage_entry(entry)
+        return
+    later = any(map(deferred, entry.effects)) or _frees_rejects(ledger, entry, route)
+    if entry.proposed or later:
+        entry = ledger.save_entry(entry)
+    if only(ChangeKey, entry.effects):
+        return
+    try:
+        backfill = carry_out(ledger, entry, route)
+    except (PySparkException, TableError) as error:
+        ledger.stage_entry(entry.with_status("failed", why=described(error)[:2000]))
+        return
+    if not backfill and not later:
+        _stage_applied(ledger, entry)
+
+
+def _frees_rejects(ledger: Ledger, entry: Entry, route: Route) -> bool:
+    """Whether events were set aside for a value of a column that the entry takes away, or for want
+    of one that it tells the name of: they are tried again once that is so."""
+    of_target = ledger.warehouse, ledger.source, route.target
+    gone = [change.name for change in only(DropColumn, entry.effects)]
+    if gone and have_misfits(*of_target, columns=gone):
+        return True
+    lineage = ledger.lineage(entry.table) if route.sequence_by else ()
+    ordering = {
+        name.lower()
+        for declared in route.sequence_by or ()
+        for _, name in names_through(declared, lineage)
+    }
+    named = ({frees(change), brings(change)} for change in only(RenameColumn, entry.effects))
+    if not any(ordering & names for names in named):
+        return False
+    return have_rejects(*of_target, code=Code.ORDER_KEY_MISSING.value)
+
+
+def _stage_applied(ledger: Ledger, entry: Entry) -> None:
+    """The entry as applied: what waited of columns that it ends has nothing to wait for."""
+    ledger.stage_entry(replace(entry, status="applied"))
+    for other in superseded_by(entry, ledger.of(entry.table)):
+        ledger.stage_entry(other)

@@ -35,7 +35,7 @@ from ingest.sql.metadata import renamed_in_gold, source_name
 from ingest.sql.silver import above_pos, silver_changes
 from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry, SentAgain, is_unsent
 from pipelines.ledger.review import holds, of_data
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.silver.pending import BatchStats, names_sent
 from pipelines.targets.table import columns_of, keys_of
 
@@ -48,8 +48,8 @@ class Drift:
     """What the data of a source table shows beside its DDL, as entries to be taken up on the
     table's way to its target."""
 
-    def __init__(self, store: EntryStore, table: SourceTable, route: Route) -> None:
-        self._store = store
+    def __init__(self, ledger: Ledger, table: SourceTable, route: Route) -> None:
+        self._ledger = ledger
         self._table = table
         self._route = route
 
@@ -94,12 +94,12 @@ class Drift:
 
     def declared(self) -> Iterator[Entry]:
         """Declared types that are wider than, or other than, those of the target."""
-        columns = columns_of(self._store.warehouse, self._route.target) or {}
+        columns = columns_of(self._ledger.warehouse, self._route.target) or {}
         return self.other_types(columns, wanted=self._route.columns, typed=())
 
     def outgrown(self, numbers: Mapping[str, Sequence[str]]) -> Iterator[Entry]:
         """The wider types that numbers which did not fit need (23); `numbers`: by column."""
-        columns = columns_of(self._store.warehouse, self._route.target) or {}
+        columns = columns_of(self._ledger.warehouse, self._route.target) or {}
         declared = lowered(self._route.columns)
         for name, texts in numbers.items():
             was = columns.get(name, "string")
@@ -114,14 +114,14 @@ class Drift:
     def _retyped(self, columns: Mapping[str, str], change: AlterColumnType) -> Entry:
         was = columns.get(change.name, "string")
         entry = _entry(self._table, change, was=was, first=self._first(change))
-        keys = keys_of(self._store.warehouse, self._route.target)
+        keys = keys_of(self._ledger.warehouse, self._route.target)
         return of_data(entry, self._route, columns, keys=keys)
 
     def reserved_names(self, columns: Iterable[str]) -> Iterator[Entry]:
         """The columns that have another name in gold than at the source (73), settled."""
         for name in filter(renamed_in_gold, columns):
             id_ = _id("aside", str(self._table), self._route.target, name.lower())
-            if id_ not in self._store.entries:
+            if id_ not in self._ledger.entries:
                 entry = Entry(
                     id=id_,
                     table=self._table,
@@ -137,7 +137,7 @@ class Drift:
         """The key, where it differs from the one the target was made with (21) and is not known."""
         shard = (self._route.shard_column or "").lower()
         change = ChangeKey(tuple(name for name in names if name.lower() != shard))
-        known = (effect for entry in self._store.of(self._table) for effect in entry.effects)
+        known = (effect for entry in self._ledger.of(self._table) for effect in entry.effects)
         keys = (lowered(other.keys) - {shard} for other in only(ChangeKey, known))
         if lowered(change.keys) not in keys:
             came, has = ", ".join(names), ", ".join(held)
@@ -150,7 +150,7 @@ class Drift:
         sent, top = _sent(stats), max((s.highest for s in stats if s.highest), default=())
         return [
             entry.with_status("ignored", why=SentAgain())
-            for entry in self._store.of(self._table)
+            for entry in self._ledger.of(self._table)
             if entry.status in WAITING and is_unsent(entry)
             if (entry.pos or ()) < top and column_of(entry.effects[0]) in sent
         ]
@@ -198,9 +198,9 @@ class Drift:
     def _going(self, column: str) -> bool:
         """Whether the ledger has it that the column goes, decided or not; or that it is gone, and
         the target keeps it for other source tables."""
-        return ended(self._store.lineage(self._table), column) is not None or any(
+        return ended(self._ledger.lineage(self._table), column) is not None or any(
             frees(effect) == column
-            for entry in self._store.of(self._table)
+            for entry in self._ledger.of(self._table)
             if entry.status not in IN_FORCE and entry.reason != SentAgain()
             for effect in entry.effects
         )
@@ -209,7 +209,7 @@ class Drift:
         """Of columns, in lower case, the highest position of a change that had each, or said that
         it was not supplied; none of those that never came."""
         found = columns_sent.last_known(self._changes(), names)
-        rows = self._store.warehouse.session.sql(found).collect()
+        rows = self._ledger.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
     def _since(self, last: Mapping[str, Pos]) -> dict[str, Pos]:
@@ -217,7 +217,7 @@ class Drift:
         if not last:
             return {}
         found = columns_sent.new_rows_above(self._changes(), last.values())
-        row = self._store.warehouse.session.sql(found).first()
+        row = self._ledger.warehouse.session.sql(found).first()
         assert row is not None
         pairs = zip(last, row, strict=True)
         return {name: tuple(pos) for name, pos in pairs if pos is not None}
@@ -225,7 +225,7 @@ class Drift:
     def _firsts(self, names: Sequence[str]) -> dict[str, Pos]:
         """Of columns, in lower case, the lowest position of a change that has each."""
         found = columns_sent.first_sent(self._changes(), names)
-        rows = self._store.warehouse.session.sql(found).collect()
+        rows = self._ledger.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
     def _first(
@@ -245,12 +245,12 @@ class Drift:
             case _:
                 assert_never(change)
         found = columns_sent.first_position(self._changes(), where)
-        row = self._store.warehouse.session.sql(found).first()
+        row = self._ledger.warehouse.session.sql(found).first()
         return tuple(row[0]) if row is not None and row[0] is not None else None
 
     def _changes(self, *, kind: str = "change") -> str:
         """SQL of a source table's changes, or its rows of another kind."""
-        silver = self._store.warehouse.name("silver", "cdc")
+        silver = self._ledger.warehouse.name("silver", "cdc")
         return silver_changes(silver, [self._table], "true", kind=kind)
 
     def _kept_out(self, change: AddColumn | AlterColumnType) -> bool:
@@ -258,7 +258,7 @@ class Drift:
         # What had nothing to change in gold decided nothing either, unless it waits.
         open_ = (
             entry
-            for entry in self._store.of(self._table)
+            for entry in self._ledger.of(self._table)
             if entry.status not in IN_FORCE
             if entry.risk != "none" or entry.status in WAITING
         )
@@ -266,7 +266,7 @@ class Drift:
 
     def _over(self, change: AddColumn | AlterColumnType) -> bool:
         """Whether the column, or type, is of before a change that ended it."""
-        lineage, name = self._store.lineage(self._table), change.name.lower()
+        lineage, name = self._ledger.lineage(self._table), change.name.lower()
         added = isinstance(change, AddColumn)
         since = ended(lineage, name) if added else retypings(lineage).get(name)
         return since is not None and self._first(change, above=since) is None

@@ -42,32 +42,32 @@ from pipelines.ledger import generations
 from pipelines.ledger.entries import POLICY, Entry, changes_behind, naming_of
 from pipelines.ledger.shared_columns import without_others
 from pipelines.ledger.statements import typed_columns, types_before
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.targets.table import columns_of, keys_of
 
 
-def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
+def reviewed(ledger: Ledger, entry: Entry, route: Route) -> Entry:
     """The entry as it concerns its target."""
-    columns = columns_of(store.warehouse, route.target) or {}
-    keys = keys_of(store.warehouse, route.target) or route.keys or ()
+    columns = columns_of(ledger.warehouse, route.target) or {}
+    keys = keys_of(ledger.warehouse, route.target) or route.keys or ()
     if entry.statement is None:
-        entry = of_data(entry, route, columns, keys=keys, later=_later(store, entry))
-        return replace(entry, proposed=_on_target(store, entry, entry.proposed, columns=columns))
-    statement = _statement(store, entry, columns)
-    types = _source_types(store, entry, statement)
-    hidden, later = _excluded_at(store, entry), _later(store, entry)
+        entry = of_data(entry, route, columns, keys=keys, later=_later(ledger, entry))
+        return replace(entry, proposed=_on_target(ledger, entry, entry.proposed, columns=columns))
+    statement = _statement(ledger, entry, columns)
+    types = _source_types(ledger, entry, statement)
+    hidden, later = _excluded_at(ledger, entry), _later(ledger, entry)
     known = _Known(route.columns, columns, keys, hidden, later)
     outcome = _review(entry, statement, known, types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
     effects = effects_on(stated, columns, keys, exclude=hidden, later=later)
     stated_on_target = replace(entry, target=route.target, effects=effects)
-    proposed = _on_target(store, stated_on_target, outcome.proposed, columns=columns)
+    proposed = _on_target(ledger, stated_on_target, outcome.proposed, columns=columns)
     listed = [o.note for o in outcome.clauses if o.note]
     if proposed != outcome.proposed:
         listed.append(
             "other source tables of the target still have what goes: it stays for theirs"
-            if _without_excluded(store, entry, outcome.proposed) != proposed
+            if _without_excluded(ledger, entry, outcome.proposed) != proposed
             else "a column of that name is excluded from gold in other source tables of the target"
         )
         outcome = replace(outcome, proposed=proposed)
@@ -87,25 +87,25 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     )
 
 
-def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnChange, ...]:
+def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChange, ...]:
     """What a review of the entry proposes for its target's columns as they are now.
 
     Silver is not asked for the source's own types: they tell how large a risk is, and change
     nothing of what is proposed.
     """
-    columns = columns_of(store.warehouse, route.target) or {}
-    keys = keys_of(store.warehouse, route.target) or route.keys or ()
-    later = _later(store, entry)
+    columns = columns_of(ledger.warehouse, route.target) or {}
+    keys = keys_of(ledger.warehouse, route.target) or route.keys or ()
+    later = _later(ledger, entry)
     if entry.statement is None:
         proposed = of_data(entry, route, columns, keys=keys, later=later).proposed
     else:
-        known = _Known(route.columns, columns, keys, _excluded_at(store, entry), later)
-        proposed = _review(entry, _statement(store, entry, columns), known).proposed
-    return _on_target(store, entry, proposed, columns=columns)
+        known = _Known(route.columns, columns, keys, _excluded_at(ledger, entry), later)
+        proposed = _review(entry, _statement(ledger, entry, columns), known).proposed
+    return _on_target(ledger, entry, proposed, columns=columns)
 
 
 def _on_target(
-    store: EntryStore,
+    ledger: Ledger,
     entry: Entry,
     proposed: Iterable[ColumnChange],
     *,
@@ -113,14 +113,14 @@ def _on_target(
 ) -> tuple[ColumnChange, ...]:
     """What an entry proposes for a target that other source tables feed, too: what these have
     stays, and no column comes by a name that an excluded one has in some of them."""
-    kept = _without_excluded(store, entry, proposed)
-    return without_others(store, entry, kept, columns=columns)
+    kept = _without_excluded(ledger, entry, proposed)
+    return without_others(ledger, entry, kept, columns=columns)
 
 
 def _without_excluded(
-    store: EntryStore, entry: Entry, proposed: Iterable[ColumnChange]
+    ledger: Ledger, entry: Entry, proposed: Iterable[ColumnChange]
 ) -> tuple[ColumnChange, ...]:
-    way = store.route(entry.table)
+    way = ledger.route(entry.table)
     excluded = lowered(way.exclude) if way is not None else set()
     return tuple(
         change
@@ -129,9 +129,9 @@ def _without_excluded(
     )
 
 
-def _statement(store: EntryStore, entry: Entry, columns: Mapping[str, str]) -> Statement:
+def _statement(ledger: Ledger, entry: Entry, columns: Mapping[str, str]) -> Statement:
     """The entry's statement; a CREATE of a table that was dropped as clauses on its columns."""
-    statement = store.statement(entry)
+    statement = ledger.statement(entry)
     if entry.recreates:
         return generations.columns_as_clauses(statement, columns)
     return statement
@@ -155,25 +155,25 @@ def _review(
     return review(statement, source_types=types, dialect=dialect, **known._asdict())
 
 
-def _later(store: EntryStore, entry: Entry) -> list[LineageEntry]:
-    return changes_behind(entry, store.of(entry.table))
+def _later(ledger: Ledger, entry: Entry) -> list[LineageEntry]:
+    return changes_behind(entry, ledger.of(entry.table))
 
 
-def _excluded_at(store: EntryStore, entry: Entry) -> list[str]:
+def _excluded_at(ledger: Ledger, entry: Entry) -> list[str]:
     """What is excluded, by the names that it has where the entry's statement stands: a column that
     has such a name later, or had it before, is another one."""
-    way = store.declared_route(entry.table)
+    way = ledger.declared_route(entry.table)
     if way is None:
         return []
     before = [
         other
-        for other in store.of(entry.table)
+        for other in ledger.of(entry.table)
         if other.pos is not None and entry.pos is not None and other.pos < entry.pos
     ]
     return sorted(excluded_through(way, [naming_of(before)]))
 
 
-def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict[str, str]:
+def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[str, str]:
     """The types, as the source has them, that columns which the statement modifies had before it:
     by the messages and statements from before it."""
     names = {
@@ -184,15 +184,15 @@ def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict
     modified = any(clause.kind == "modify_column" for clause in statement.clauses)
     if not modified or entry.pos is None:
         return {}
-    since, types = types_before(store.warehouse, entry)
+    since, types = types_before(ledger.warehouse, entry)
     earlier = [
         other
-        for other in store.of(entry.table)
+        for other in ledger.of(entry.table)
         if other.statement and other.pos is not None and since <= other.pos < entry.pos
         if any(source_name(name) in other.statement.lower() for name in names)
     ]
     for other in sorted(earlier, key=lambda other: other.pos or ()):
-        read = typed_columns(store.statement(other))
+        read = typed_columns(ledger.statement(other))
         types |= {name.lower(): type_ for name, type_ in read}
     return {name: type_ for name, type_ in types.items() if name in names}
 

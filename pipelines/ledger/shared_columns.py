@@ -25,55 +25,55 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable, label_of
 from pipelines.ledger.entries import Entry
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 
 
-def others(store: EntryStore, entry: Entry) -> list[SourceTable]:
+def others(ledger: Ledger, entry: Entry) -> list[SourceTable]:
     """The other source tables that feed the entry's target, or begin to in this run, under their
     first names."""
-    return _beside(store, entry.table, entry.target or "")
+    return _beside(ledger, entry.table, entry.target or "")
 
 
-def _beside(store: EntryStore, table: SourceTable, target: str) -> list[SourceTable]:
-    found = dict.fromkeys([*_applied(store, target), *_beginning(store, target)])
-    found.pop(store.first_name(table), None)
+def _beside(ledger: Ledger, table: SourceTable, target: str) -> list[SourceTable]:
+    found = dict.fromkeys([*_applied(ledger, target), *_beginning(ledger, target)])
+    found.pop(ledger.first_name(table), None)
     return list(found)
 
 
-def _applied(store: EntryStore, target: str) -> list[SourceTable]:
+def _applied(ledger: Ledger, target: str) -> list[SourceTable]:
     """The source tables whose changes the target has."""
-    progress = store.progress(target)
+    progress = ledger.progress(target)
     if progress is None:
         return []
-    fed = (SourceTable(store.source, *names) for names in progress.tables)
-    known = dict.fromkeys(map(store.first_name, fed))
+    fed = (SourceTable(ledger.source, *names) for names in progress.tables)
+    known = dict.fromkeys(map(ledger.first_name, fed))
     return [table for table in known if label_of(table) in progress.watermarks]
 
 
-def _beginning(store: EntryStore, target: str) -> dict[SourceTable, Collection[str]]:
+def _beginning(ledger: Ledger, target: str) -> dict[SourceTable, Collection[str]]:
     """The source tables whose first changes the target gets in this run, with the columns that
     they send."""
-    applied = {*_applied(store, target)}
-    coming = store.columns_sent(target)
+    applied = {*_applied(ledger, target)}
+    coming = ledger.columns_sent(target)
     return {table: sent for table, sent in coming.items() if table not in applied}
 
 
-def keyed_by_others(store: EntryStore, table: SourceTable, target: str) -> bool:
+def keyed_by_others(ledger: Ledger, table: SourceTable, target: str) -> bool:
     """Whether the target has the key that others of its source tables were given, and this one was
     not yet: a part of it, which was the key before, is what its messages go on to name."""
 
     def rekeyed(table: SourceTable) -> bool:
-        applied = (entry for entry in store.of(table) if entry.status == "applied")
+        applied = (entry for entry in ledger.of(table) if entry.status == "applied")
         return any(only(ChangeKey, entry.effects) for entry in applied)
 
-    return not rekeyed(table) and any(map(rekeyed, _beside(store, table, target)))
+    return not rekeyed(table) and any(map(rekeyed, _beside(ledger, table, target)))
 
 
-def _held_by_others(store: EntryStore, entry: Entry, column: str) -> bool:
+def _held_by_others(ledger: Ledger, entry: Entry, column: str) -> bool:
     """Whether another source table of the target still has the column."""
-    progress = store.progress(entry.target)
+    progress = ledger.progress(entry.target)
     unsent = progress.unsent if progress is not None else {}
-    beginning = _beginning(store, entry.target or "")
+    beginning = _beginning(ledger, entry.target or "")
 
     def sends(table: SourceTable) -> bool:
         if table in beginning:
@@ -81,13 +81,13 @@ def _held_by_others(store: EntryStore, entry: Entry, column: str) -> bool:
         return column.lower() not in unsent.get(label_of(table), ())
 
     return any(
-        ended(store.lineage(table), column) is None and sends(table)
-        for table in others(store, entry)
+        ended(ledger.lineage(table), column) is None and sends(table)
+        for table in others(ledger, entry)
     )
 
 
 def without_others(
-    store: EntryStore,
+    ledger: Ledger,
     entry: Entry,
     proposed: Iterable[ColumnChange],
     *,
@@ -107,7 +107,7 @@ def without_others(
 
     def stays(name: str) -> bool:
         left_alone = entry.status == "approved" and name.lower() not in approved
-        return left_alone or _held_by_others(store, entry, name)
+        return left_alone or _held_by_others(ledger, entry, name)
 
     added = {change.name.lower() for change in only(AddColumn, proposed)}
     types = {name.lower(): type_ for name, type_ in columns.items()}

@@ -13,7 +13,9 @@ from ingest.ddl.changes import Lineage, RenameTable, only, schema_changes
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
+from pipelines.ledger import generations
 from pipelines.ledger.entries import (
+    WAITING,
     Entry,
     lineage_of,
     load_entries,
@@ -46,7 +48,7 @@ class _Known:
             self.of_targets.setdefault(entry.target, set()).add(entry.table)
 
 
-class EntryStore:
+class Ledger:
     """The entries of one source in one run."""
 
     def __init__(
@@ -238,3 +240,28 @@ class EntryStore:
         )
         # By `sequence_by` the highest may be anywhere in the log.
         return (entry.pos if sequenced else watermarks.applied) if watermarks is not None else None
+
+    def closed(
+        self, coming: Iterable[Entry] = (), *, changed: Collection[SourceTable] = ()
+    ) -> set[SourceTable]:
+        """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
+        names without a target, until that is decided. `coming`: the statements that are not
+        reviewed yet; of tables that have neither a target nor changes (`changed`) they do not
+        count."""
+        new = [
+            self.stated(entry)
+            for entry in coming
+            if entry.table in changed or self.target_exists(entry.table)
+        ]
+        waiting = self.held_tables(new)
+        gone = generations.frozen(self.entries.values())
+        recreated = {
+            entry.table
+            for entry in [*self.entries.values(), *new]
+            if entry.recreates and entry.status in (*WAITING, "approved")
+        }
+        return gone | recreated | waiting
+
+    def closed_names(self, coming: Iterable[Entry] = ()) -> set[SourceTable]:
+        """The source tables whose changes stay in silver, under each of their names."""
+        return {name for table in self.closed(coming) for name in self.names(table)}

@@ -13,11 +13,11 @@ from ingest.errors import ConfigError, Mistake
 from ingest.names import label_of
 from pipelines.gold.approvals import complete
 from pipelines.gold.run import merge_tables
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.decisions import decide as policy_of
 from pipelines.ledger.entries import WAITING, Entry, load_entries, readded, renames_another
 from pipelines.ledger.impact import impact
 from pipelines.ledger.review import reviewed
+from pipelines.ledger.store import Ledger
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import load_progress

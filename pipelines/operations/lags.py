@@ -12,9 +12,9 @@ from ingest.names import SourceTable
 from ingest.sql.counts import waiting
 from pipelines.gold.backlog import backlog_of
 from pipelines.gold.known_targets import fed_targets
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import renames
+from pipelines.ledger.store import Ledger
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import load_progress, source_cursors

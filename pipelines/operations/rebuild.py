@@ -33,8 +33,9 @@ from pipelines.gold.refold import Filled, check_owners, fill, overwrite, reorder
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.shared_keys import hand_over
 from pipelines.gold.untyped import untyped_columns
-from pipelines.ledger.decisions import Ledger, retypes
+from pipelines.ledger import decisions
 from pipelines.ledger.entries import WAITING, Entry, write_entries
+from pipelines.ledger.store import Ledger
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
@@ -117,7 +118,8 @@ def rebuild(
             record_progress(warehouse, [replace(noted, seconds=seconds)], known)
             write_entries(warehouse, _confirmed(reconstruction))
             ledger = Ledger(warehouse, source, progress_by_target=known)
-            ledger.review_again(filter(retypes, reconstruction.entries), reconstruction.route)
+            retyping = filter(decisions.retypes, reconstruction.entries)
+            decisions.review_again(ledger, retyping, reconstruction.route)
             hand_over(ledger, reconstruction.route)
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, sources=[source], targets=[target.name])

@@ -39,11 +39,11 @@ from ingest.sql.tables.rows import delete
 from pipelines.gold.backlog import applied_beyond, progress_of_route
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
-from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry, load_entries, write_entries
 from pipelines.ledger.generations import append_truncates
 from pipelines.ledger.renames import renames
 from pipelines.ledger.statements import in_silver
+from pipelines.ledger.store import Ledger
 from pipelines.operations.rebuild import Rebuilt, rebuild
 from pipelines.platform.leases import lease
 from pipelines.platform.scratch import set_down

@@ -28,8 +28,9 @@ from pipelines.gold.known_targets import known_targets
 from pipelines.gold.retyping import replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.shared_keys import hand_over
-from pipelines.ledger.decisions import Ledger
+from pipelines.ledger import decisions
 from pipelines.ledger.drift import Drift
+from pipelines.ledger.store import Ledger
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import named
 from pipelines.platform.scratch import set_down
@@ -209,7 +210,7 @@ def _grow(ledger: Ledger, chosen: list[dict[str, Any]]) -> None:
     for table in tables_of(ledger.warehouse, ledger.source, chosen):
         route = ledger.route(table)
         if route is not None and route.target == chosen[0]["target"]:
-            ledger.enter(Drift(ledger, table, route).declared(), route)
+            decisions.enter(ledger, Drift(ledger, table, route).declared(), route)
     ledger.save_staged()
     for entry in ledger.unfinished():
         finish(ledger, entry)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from ingest.config.load import load
 from pipelines.gold import approvals
 from pipelines.ledger import alter
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.operations import decisions
 from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Project, canal, canal_ddl
@@ -129,7 +129,7 @@ def test_what_is_approved_too_early_says_who_carries_it_out(
 ) -> None:
     id_ = entry(project, "soon")["id"]
     with monkeypatch.context() as patch:
-        patch.setattr(EntryStore, "too_early", lambda *_: True)
+        patch.setattr(Ledger, "too_early", lambda *_: True)
         answer = project.ingest("ddl", "approve", id_)
     said = f"{id_} is approved, and the next `ingest run` carries it out: a run was killed while"
     assert answer.code == 0 and said in " ".join(answer.err.split()), answer.err

@@ -24,11 +24,11 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable
 from pipelines.ledger import store as store_module
-from pipelines.ledger.decisions import Ledger, Verdict, decide, overtaken
+from pipelines.ledger.decisions import Verdict, decide, overtaken, review_retyped
 from pipelines.ledger.entries import Entry, Overtaken, added_again, lineage_of
 from pipelines.ledger.review import effects_on
 from pipelines.ledger.shared_columns import keyed_by_others, without_others
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.targets.progress import Progress, Watermarks
 
 TABLE = SourceTable("s", "shop", None, "crate")
@@ -178,16 +178,17 @@ def test_what_failed_halfway_is_left_to_who_approves_it_again(
         entries={each.id: each for each in waiting},
         route=lambda _: SimpleNamespace(target="t"),
         warehouse=SimpleNamespace(exists=lambda *_: True),
-        review_again=lambda entries, _: again.extend(entries),
     )
-    monkeypatch.setattr("pipelines.ledger.decisions.proposed_now", lambda *_: ())
-    Ledger.review_retyped(ledger)
+    decisions = "pipelines.ledger.decisions"
+    monkeypatch.setattr(f"{decisions}.proposed_now", lambda *_: ())
+    monkeypatch.setattr(f"{decisions}.review_again", lambda _, entries, __: again.extend(entries))
+    review_retyped(ledger)
     assert [each.id for each in again] == ["pending"]
 
 
 def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
     warehouse: Any = SimpleNamespace(config=None, exists=lambda _, target: target == "t")
-    store = EntryStore(warehouse, "s", progress_by_target={})
+    store = Ledger(warehouse, "s", progress_by_target={})
     began = [
         entry("drop", 5, target="t", status="approved", effects=DROP),
         # What comes for the new table waits for this one.

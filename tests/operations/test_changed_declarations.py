@@ -112,7 +112,7 @@ def test_a_rebuild_killed_before_it_reviewed_what_waits(
     # What had to replace a column of strings widens it now; the rebuild dies before it sees that.
     project.write("conf/sources/bills.yml", SOURCE + "columns: {db.bill: {id: int, due: int}}\n")
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.ledger.decisions.Ledger.review_again", _die)
+        patch.setattr("pipelines.ledger.decisions.review_again", _die)
         assert project.ingest("redecode", "--source", "bills").code == 1
     [entry] = project.ingest("--json", "ddl", "list").records
     assert (entry["class"], entry["status"]) == ("destructive", "pending")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config.load import load
-from pipelines.ledger.store import EntryStore
+from pipelines.ledger.store import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.web.review import LedgerReview
 from pipelines.web.server import Site, serving
@@ -111,7 +111,7 @@ def test_what_a_button_approves_too_early_the_next_run_carries_out(
         browser(tmp_path) as page,
         monkeypatch.context() as patch,
     ):
-        patch.setattr(EntryStore, "too_early", lambda *_: True)
+        patch.setattr(Ledger, "too_early", lambda *_: True)
         visit(page, address)
         press(page, "main li a")
         page.value("document.querySelector('textarea').value = 'agreed'")

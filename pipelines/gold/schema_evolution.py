@@ -235,7 +235,7 @@ def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) ->
     """Whether messages up to `top` that name another key are from before a change of it that was
     applied, or may be, where others stand `beside` them."""
     return any(
-        beside or (entry.pos or ()) > top
+        beside or entry.place > top
         for entry in ledger.of(table)
         if entry.status == "applied" and only(ChangeKey, entry.effects)
     )

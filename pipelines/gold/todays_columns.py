@@ -149,5 +149,5 @@ def _not_let_in(entries: Iterable[Entry]) -> list[Entry]:
     """The changes that wait or were refused, in order of position."""
     return sorted(
         (e for e in entries if e.status not in IN_FORCE and e.risk != "none"),
-        key=lambda entry: entry.pos or (),
+        key=lambda entry: entry.place,
     )

@@ -43,7 +43,7 @@ class ComingStatements:
     @property
     def tables(self) -> list[SourceTable]:
         """The source tables with any, in the order in which these stand."""
-        places = {table: [e.pos or () for e in found] for table, found in self._by_table.items()}
+        places = {table: [e.place for e in found] for table, found in self._by_table.items()}
         return sorted(places, key=lambda table: places[table])
 
     def of(self, table: SourceTable) -> list[Entry]:
@@ -107,7 +107,7 @@ class ComingStatements:
         """Make each CREATE of a table that was dropped a new generation of it; the DROP is taken up
         by that."""
         for entries in self._by_table.values():
-            entries.sort(key=lambda entry: entry.pos or ())
+            entries.sort(key=lambda entry: entry.place)
             dropped = set[str]()
             for place, entry in enumerate(entries):
                 gone = self._dropped_before(entry)
@@ -207,10 +207,10 @@ def _cut_over(
         shadow, new = clause.table, clause.new_table
         if clause.kind != "ghost" or new is None or not ghost(shadow.name) or ghost(new.name):
             continue
-        steps = _steps(ledger, coming, shadow, below=entry.pos or ())
-        made = max((e.pos or () for e, read in steps if read.ghost is None), default=())
+        steps = _steps(ledger, coming, shadow, below=entry.place)
+        made = max((e.place for e, read in steps if read.ghost is None), default=())
         for step, read in steps:
-            if read.ghost is not None and (step.pos or ()) > made:
+            if read.ghost is not None and step.place > made:
                 yield (
                     Entry(
                         id=f"{step.id}-0",
@@ -230,7 +230,7 @@ def _steps(
     """What there was of a shadow table below a position, but its renames."""
     entries = itertools.chain(ledger.entries.values(), coming)
     of_shadow = (e for e in entries if TableName(*e.table[1:]).folded() == shadow.folded())
-    steps = ((e, ledger.statement(e)) for e in of_shadow if (e.pos or ()) < below)
+    steps = ((e, ledger.statement(e)) for e in of_shadow if e.place < below)
     return [
         (entry, read)
         for entry, read in steps

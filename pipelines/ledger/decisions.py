@@ -214,7 +214,7 @@ def begin_columns(
         else:
             coming.add(entry)
     stated = map(ledger.stated, coming.of(table))
-    met = sorted([*stated, *ledger.of(table)], key=lambda entry: entry.pos or ())
+    met = sorted([*stated, *ledger.of(table)], key=lambda entry: entry.place)
     undecided = [entry for entry in met if entry.status not in ("applied", "superseded")]
     barred = brought(effect for entry in undecided for effect in entry.effects)
     lineage = ledger.lineage(table)

@@ -152,7 +152,7 @@ class Drift:
             entry.with_status("ignored", why=SentAgain())
             for entry in self._ledger.of(self._table)
             if entry.status in WAITING and is_unsent(entry)
-            if (entry.pos or ()) < top and column_of(entry.effects[0]) in sent
+            if entry.place < top and column_of(entry.effects[0]) in sent
         ]
 
     def unsent(

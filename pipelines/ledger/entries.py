@@ -115,6 +115,11 @@ class Entry:
     version: int = 0
 
     @property
+    def place(self) -> Pos:
+        """Where it stands among others: before all, where nobody says where."""
+        return self.pos or ()
+
+    @property
     def recreates(self) -> bool:
         """Whether it is a new generation of its table."""
         return RecreateTable() in self.effects
@@ -255,7 +260,7 @@ def changes_behind(entry: Entry, others: Iterable[Entry]) -> list[LineageEntry]:
     ]
     return [
         LineageEntry(other.pos, effect)
-        for other in sorted(later, key=lambda other: other.pos or ())
+        for other in sorted(later, key=lambda other: other.place)
         for effect in other.effects
         if other.pos is not None and not isinstance(effect, TableChange)
     ]
@@ -288,7 +293,7 @@ def renames_another(entry: Entry, others: Collection[Entry]) -> Entry | None:
     name is there, which waits to go."""
     old = {rename.old.lower() for rename in only(RenameColumn, entry.effects)}
     for other in others if old else ():
-        before = (other.pos or ()) < (entry.pos or ())
+        before = other.place < entry.place
         if other.status in WAITING and other.id != entry.id and before:
             if old & {brings(effect) for effect in readded(other, others)}:
                 return other
@@ -326,7 +331,7 @@ def naming_of(entries: Iterable[Entry]) -> Lineage:
         (e.pos for e in placed if e.status in IN_FORCE and e.recreates and e.pos),
         default=(),
     )
-    own = [entry for entry in placed if (entry.pos or ()) > begun]
+    own = [entry for entry in placed if entry.place > begun]
     return tuple(step for step in lineage_of(own) if not step.hidden)
 
 
@@ -371,4 +376,4 @@ def entry_of(row: dict[str, Any]) -> Entry:
 
 
 def _order(entry: Entry) -> tuple[bool, Pos, str]:
-    return entry.pos is None, entry.pos or (), entry.id
+    return entry.pos is None, entry.place, entry.id

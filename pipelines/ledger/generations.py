@@ -63,8 +63,8 @@ def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry 
     """The DROP that this CREATE makes good: the last one before it, unless the table was created
     again since. `others`: entries of the table, each with whether it is a DROP."""
     found: Entry | None = None
-    for other, gone in sorted(others, key=lambda pair: pair[0].pos or ()):
-        if other.id == entry.id or other.pos is None or other.pos >= (entry.pos or ()):
+    for other, gone in sorted(others, key=lambda pair: pair[0].place):
+        if other.id == entry.id or other.pos is None or other.pos >= entry.place:
             continue
         if gone:
             found = other
@@ -93,7 +93,7 @@ def frozen(entries: Iterable[Entry]) -> set[SourceTable]:
     """The tables that were dropped, by what is applied, and not created again since."""
     last: dict[SourceTable, bool] = {}
     ends = FreezeTable | RecreateTable
-    for entry in sorted(entries, key=lambda entry: entry.pos or ()):
+    for entry in sorted(entries, key=lambda entry: entry.place):
         if entry.status == "applied" and any(isinstance(e, ends) for e in entry.effects):
             last[entry.table] = not entry.recreates
     return {table for table, gone in last.items() if gone}

@@ -23,7 +23,7 @@ FirstNames = Mapping[SourceTable, SourceTable]
 def renames(entries: Iterable[Entry]) -> FirstNames:
     """The renames that are in force."""
     first_names: dict[SourceTable, SourceTable] = {}
-    for entry in sorted(entries, key=lambda entry: entry.pos or ()):
+    for entry in sorted(entries, key=lambda entry: entry.place):
         if entry.status in IN_FORCE:
             for new in _new_names(entry):
                 first_names[new] = first_names.get(entry.table, entry.table)
@@ -138,7 +138,7 @@ def _takes(
     other: Entry, away: Entry, first_names: FirstNames, *, created: Callable[[Entry], bool]
 ) -> bool:
     """Whether an entry gives the name that `away` gives up to another table."""
-    if other.id == away.id or (other.pos or ()) < (away.pos or ()):
+    if other.id == away.id or other.place < away.place:
         return False
     if other.table == away.table:
         return away.status in IN_FORCE and created(other)

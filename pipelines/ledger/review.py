@@ -191,7 +191,7 @@ def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[st
         if other.statement and other.pos is not None and since <= other.pos < entry.pos
         if any(source_name(name) in other.statement.lower() for name in names)
     ]
-    for other in sorted(earlier, key=lambda other: other.pos or ()):
+    for other in sorted(earlier, key=lambda other: other.place):
         read = typed_columns(ledger.statement(other))
         types |= {name.lower(): type_ for name, type_ in read}
     return {name: type_ for name, type_ in types.items() if name in names}

@@ -61,7 +61,7 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
             chosen.append(fits[0])
     if mistakes:
         raise ConfigError(mistakes)
-    return sorted(chosen, key=lambda entry: (entry.pos or (), entry.id))
+    return sorted(chosen, key=lambda entry: (entry.place, entry.id))
 
 
 def decide(
@@ -169,7 +169,7 @@ def _blocked(ledger: Ledger, entry: Entry) -> str | None:
         if other.status not in WAITING or other.id == entry.id:
             continue
         renames = only(RenameColumn, other.effects)
-        earlier = (other.pos or ()) < (entry.pos or ())
+        earlier = other.place < entry.place
         if (renames and readded(entry, [other])) or (earlier and freed(other.effects) & taken):
             return f"{entry.id} takes a column's name that {other.id} frees: approve that one first"
     return None

@@ -18,10 +18,12 @@ from ingest.ddl.changes import (
     ChangeKey,
     DropColumn,
     RenameColumn,
+    SchemaChange,
     lineage,
     schema_changes,
 )
 from ingest.ddl.parse import parse
+from ingest.ddl.risks import Risk
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable
@@ -30,8 +32,16 @@ from pipelines.gold.plan import Feed
 from pipelines.gold.reconstruction import types_of_today
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import untyped, untyped_columns
+from pipelines.ledger.entries import Entry, Status
 from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.table import wanted_columns
+
+COWS = SourceTable("farm", "barn", None, "cows")
+
+
+def _entry(change: SchemaChange, status: Status, *, risk: Risk, at: int = 7) -> Entry:
+    pos = (0, 1, at)
+    return Entry(id=f"e{at}", table=COWS, pos=pos, status=status, risk=risk, effects=(change,))
 
 
 @pytest.mark.parametrize(
@@ -70,17 +80,12 @@ def test_the_widest_type_that_came(types: tuple[str, ...], wanted: str) -> None:
     ],
 )
 def test_a_change_of_type_that_was_not_let_in(
-    held: str, before: dict[str, str], status: str, today: str
+    held: str, before: dict[str, str], status: Status, today: str
 ) -> None:
     declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
     way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
     assert way is not None
-    entry: Any = SimpleNamespace(
-        status=status,
-        risk="widening",
-        pos=(0, 1, 7),
-        effects=(AlterColumnType("n", "bigint", in_place=False),),
-    )
+    entry = _entry(AlterColumnType("n", "bigint", in_place=False), status, risk="widening")
     found = todays_columns(
         way,
         {"id": "int", "n": "bigint"},
@@ -106,15 +111,13 @@ def test_a_change_of_type_that_was_not_let_in(
     ],
 )
 def test_a_name_that_another_column_has_by_now(
-    held: str | None, before: dict[str, str], status: str, today: str
+    held: str | None, before: dict[str, str], status: Status, today: str
 ) -> None:
     declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
     way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
     assert way is not None
-    entries: Any = [
-        SimpleNamespace(status=status, risk="destructive", pos=(0, 1, at), effects=(effect,))
-        for at, effect in ((7, DropColumn("N")), (8, AddColumn("n", "string")))
-    ]
+    changes = ((7, DropColumn("N")), (8, AddColumn("n", "string")))
+    entries = [_entry(change, status, risk="destructive", at=at) for at, change in changes]
     found = todays_columns(
         way,
         {"id": "int", "n": "string"},
@@ -281,9 +284,7 @@ def test_a_column_that_was_added_keeps_its_type() -> None:
     declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
     way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
     assert way is not None
-    entry: Any = SimpleNamespace(
-        status="applied", risk="additive", pos=(0, 1, 7), effects=(AddColumn("n", "int"),)
-    )
+    entry = _entry(AddColumn("n", "int"), "applied", risk="additive")
     wanted = {"id": "int", "n": "string"}
     for held in ({}, {"id": "int", "n": "int"}):
         found = todays_columns(way, wanted, [entry], held=held, lineages={}, keys=["id"])
@@ -294,11 +295,10 @@ def test_a_renamed_column_has_the_type_that_messages_told_before() -> None:
     lines = lineage(
         [((5,), RenameColumn("ID", "pid"), False), ((6,), RenameColumn("pid", "no"), False)]
     )
-    table = SourceTable("farm", "barn", None, "cows")
     told = (ColumnType("id", "bigint", "bigint"), ColumnType("n", "int", "int"))
 
     def types(*listed: tuple[ColumnType, ...]) -> dict[str, str]:
-        feed = Feed(way, table, (table,), [], listed, lines)
+        feed = Feed(way, COWS, (COWS,), [], listed, lines)
         found = types_of_today(feed)
         return {column.name: column.type for each in found for column in each}
 

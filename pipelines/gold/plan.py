@@ -1,9 +1,9 @@
 """How a target is brought forward by one batch: its key, its columns, how its source's rows fit
 them.
 
-Every batch there is is built here, be it what source tables have new (`table_batches`) or all their
-history (`history_batches`), and what must be asked of Spark for them is asked here, for all tables
-of a target at once. Nothing is written here.
+All batches are built here, of what source tables have new (`table_batches`) and of all their
+history (`history_batches`). What must be asked of Spark for them is asked here, for all tables of a
+target at once. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Extent(NamedTuple):
 
     `last`: the batch up to which it does; None: all there is. `only`: SQL that narrows it.
     `watermarks`: of each source table, which tell where it was trimmed. `closed_at`: a name of a
-    source table whose changes wait for a decision -> the batch up to which those before count.
+    source table -> the batch up to which its changes count, where later ones wait for a decision.
     `partly`: SQL of what counts of all other names, where only a part of the last batches does.
     """
 
@@ -331,7 +331,7 @@ def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str |
 
 def recorded(warehouse: Warehouse, target: str, version: int | None) -> int | None:
     """The target's version, where gold recorded all that was written since `version`; None where
-    its log says of writes that gold did not record: those of a killed run."""
+    its log has what gold did not record: what a killed run wrote."""
     if version is None:
         return None
     newest = warehouse.commits("gold", target, _COMMITS)

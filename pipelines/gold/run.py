@@ -455,8 +455,8 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
 
 
 def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:
-    """The targets that a run with changes for them would park, since their table is gone or masked
-    otherwise, parked: that there is nothing new for them is no reason to say nothing."""
+    """Park the targets whose table is gone, or masked otherwise, as a run with changes for them
+    does: that there is nothing new for them is no reason to say nothing. Gives those parked."""
     routes = _routes_so_far(ledger)
     there = lowered(gold_tables(ledger.warehouse))
     done = {row.target for row in merged}

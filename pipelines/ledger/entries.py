@@ -269,9 +269,9 @@ def changes_behind(entry: Entry, others: Iterable[Entry]) -> list[LineageEntry]:
 def readded(
     entry: Entry, others: Iterable[Entry], *, kept: Collection[str] = WAITING, own: bool = False
 ) -> list[AddColumn | RenameColumn]:
-    """What an entry that is not let in brings again under a name that one before it, of the same
-    source table, would take away: one that waits, or has another of the statuses `kept`. `own`: or
-    that it takes away itself."""
+    """What an entry that is not let in would bring under names that another column has still: one
+    that an earlier entry of the same source table would take away, which is not let in either, by
+    its status (`kept`). `own`: or that the entry takes away itself."""
     if entry.status not in (*WAITING, "rejected", "ignored") or entry.pos is None:
         return []
     brought_again = [e for e in entry.effects if isinstance(e, AddColumn | RenameColumn)]
@@ -306,8 +306,8 @@ def is_unsent(entry: Entry) -> bool:
 
 
 def was_hidden(entry: Entry, others: Iterable[Entry]) -> bool:
-    """Whether what came for a column that an approved entry adds was kept out of an earlier one of
-    that name until now, which stays (see `lineage_of`)."""
+    """Whether, until now, what came for a column that an approved entry adds was kept out of an
+    earlier column of that name, which stays (see `lineage_of`)."""
     waiting = replace(entry, status="pending")
     return bool(readded(waiting, others, kept=("rejected",)))
 

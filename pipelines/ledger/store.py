@@ -49,7 +49,8 @@ class _Known:
 
 
 class Ledger:
-    """The entries of one source in one run."""
+    """The entries of one source in one run, and what follows from them of its tables: their names,
+    their ways into gold, the schema changes through which they are read."""
 
     def __init__(
         self,

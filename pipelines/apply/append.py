@@ -31,7 +31,7 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     if not _images_expected(batch):
         return _applied(frames, batch, Counter())
-    if batch.version is None:
+    if batch.maybe_written:
         raise Surprise
     new = append.rows(batch.projection, _images(batch), checked=True)
     frame = frames.sql(append.named_rows(batch.projection, new))

@@ -62,10 +62,11 @@ class TableBatch:
     rows that it leaves behind show that (soft deletes, versions). `fresh`: it is the first of a
     target that was made in this run. `shared`: other source tables feed the target too. `only`: SQL
     that narrows every reading of silver. `missing_order_keys`: how many changes have no value of
-    `sequence_by`. `newest`: the latest event time (µs) applied to the target before it. `again`:
-    SQL that is true for those of its changes, as `events`, that an earlier run applied: what lay
-    below an open transaction then. `version`: the target's when the batch's turn comes, None where
-    its log has what gold did not record.
+    `sequence_by`. `newest`: the latest event time (µs) applied to the target before it.
+    `applied_before`: SQL that is true for those of its changes, as `events`, that an earlier run
+    applied: what lay below an open transaction then. `version`: the target's when the batch's turn
+    comes, None where its log has what gold did not record; asked for only where the target does not
+    keep the latest rows alone.
     """
 
     table: SourceTable
@@ -89,7 +90,7 @@ class TableBatch:
     missing_order_keys: int = 0
     version: int | None = None
     newest: int | None = None
-    again: str = "false"
+    applied_before: str = "false"
 
     def total(self, name: Count) -> int:
         """The sum of a count over the statistics."""
@@ -167,6 +168,11 @@ class TableBatch:
             and not self.watermarks.last_baseless
             and not self.shared
         )
+
+    @property
+    def maybe_written(self) -> bool:
+        """Whether a run that was killed may have written some of it, and not recorded that."""
+        return self.version is None
 
     @property
     def timely(self) -> bool:

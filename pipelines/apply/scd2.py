@@ -37,8 +37,7 @@ def fast_suffices(batch: TableBatch) -> bool:
 
 def fast(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
-    if batch.version is None:
-        # What a killed run wrote may be this batch.
+    if batch.maybe_written:
         raise Surprise
     steps = scd2.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     stored = scd2.stored_versions(
@@ -58,7 +57,7 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
         batch,
         lambda changes: stored_versions(batch.target_table, batch.projection, changes=changes),
         columns="t.newest AS stored, t.opened",
-        run=_run(batch, again=batch.version is None),
+        run=_run(batch),
     )
     put_back = _put_back_by_truncates(batch)
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
@@ -109,11 +108,12 @@ def _of_history(batch: TableBatch, states: str) -> str:
     return _rows(batch, states, exact=True)
 
 
-def _run(batch: TableBatch, *, again: bool) -> Run:
+def _run(batch: TableBatch) -> Run:
     watermarks, truncates = batch.watermarks, batch.truncates
     # Where what the batch holds was applied before, any change may have been made one that changes
     # nothing, of which no count says.
-    last_noop = highest([watermarks.last_noop, watermarks.applied if again else None])
+    applied = watermarks.applied if batch.maybe_written else None
+    last_noop = highest([watermarks.last_noop, applied])
     return judge_versions(
         by_arrival=batch.projection.by_arrival,
         bounds=LatenessBounds(
@@ -123,7 +123,7 @@ def _run(batch: TableBatch, *, again: bool) -> Run:
         ),
         truncates=truncates,
         new_truncates=[truncate for truncate in truncates if truncate.pos in batch.new_truncates],
-        again=again,
+        again=batch.maybe_written,
     )
 
 
@@ -142,7 +142,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     Where that change is a truncate itself, it concerns them all: of several the last says which.
     What a run of this very batch that was cut off has ended counts as applied.
     """
-    applied, again = batch.watermarks.applied, batch.version is None
+    applied, again = batch.watermarks.applied, batch.maybe_written
     late = batch.first_truncates
     if not again and applied is not None:
         late = [truncate for truncate in late if truncate <= applied]

@@ -67,7 +67,7 @@ def judge(
     all_events = events(batch.projection, batch.changes())
     others = batch.held_by_others if batch.shared else None
     if others is not None:
-        first = select(f"({all_events})", f"NOT {batch.again}")
+        first = select(f"({all_events})", f"NOT {batch.applied_before}")
         counts["rejected"] += conflict_rejects(frames, batch, first, stored=others)
         resolve_free(frames, batch, all_events, stored=others)
     new = without_copies(batch, all_events, digest="digest", kept=UNFIT)

@@ -199,14 +199,14 @@ def table_batches(
     for batch in _batches(warehouse, feeds, target, watermarks=progress.watermarks):
         batch = replace(batch, above=above[batch.table], only=only, staged=staged)
         newest = new[-1].newest_after if new else progress.freshness
-        again = _applied_before(batch, progress)
-        new.append(replace(batch, fresh=fresh and not new, newest=newest, again=again))
+        before = _applied_before(batch, progress)
+        new.append(replace(batch, fresh=fresh and not new, newest=newest, applied_before=before))
     return _with_truncates(warehouse, new)
 
 
 def _applied_before(batch: TableBatch, progress: Progress) -> str:
-    """`TableBatch.again`. What its own progress does not show applied counts as new: a source table
-    that was closed then, or lags behind, has nothing there."""
+    """`TableBatch.applied_before`. What its own progress does not show applied counts as new: a
+    source table that was closed then, or lags behind, has nothing there."""
     applied, below, partly = batch.watermarks.applied, progress.below, progress.partly_applied
     lags = batch.above < progress.batch or bool(batch.projection.sequence)
     if below is None or partly is None or applied is None or lags:

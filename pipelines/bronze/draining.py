@@ -25,6 +25,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -39,7 +40,7 @@ from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.stream import bronze_rows
 from pipelines.bronze.transport import Stop
 from pipelines.bronze.trimmed import trimmed
-from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.checkpoints import read_whole, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 MOST_MESSAGES = 20_000
@@ -128,7 +129,8 @@ class Landing:
         self._queue = queue
         self._file = _file(warehouse, source, queue, ending="json")
         self._fetched = _file(warehouse, source, queue, ending="rows")
-        note = read_note(self._file)
+        then = "numbers go on behind bronze's, and what the server hands out again comes twice"
+        note = read_whole(self._file, dict[str, Any], source=source.name, then=then) or {}
         self._at: float = note.get("at", 0.0)
         self._offered_again = time.time() - self._at >= REMEMBERED
         self._writer: str = note.get("writer") or uuid.uuid4().hex

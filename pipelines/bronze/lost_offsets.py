@@ -28,7 +28,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -42,7 +42,7 @@ from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.by_offset.source import Partition
 from pipelines.bronze.kafka_topics import Held, declares
 from pipelines.bronze.transport import Waiting
-from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.checkpoints import read_whole, write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import BRONZE, Warehouse
 
@@ -87,7 +87,9 @@ class SourceOffsets:
         self._source = source
         self._checkpoint = Path(checkpoint)
         self._file = self._checkpoint / _NOTE
-        self._note = read_note(self._file)
+        then = "the stream goes on; one that has no files of its own reads what Kafka has again"
+        noted = read_whole(self._file, dict[str, Any], source=source.name, then=then)
+        self._note: dict[str, Any] = noted or {}
 
     def finish(self) -> None:
         """Does what a killed run has noted and not done."""

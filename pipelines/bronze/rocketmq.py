@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import orjson
 
@@ -33,7 +33,7 @@ from pipelines.bronze.remoting.cluster import (
 )
 from pipelines.bronze.remoting.connection import Access
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
-from pipelines.platform.checkpoints import kept, read_note, write_whole
+from pipelines.platform.checkpoints import kept, read_whole, write_whole
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import counted
 
@@ -139,6 +139,10 @@ def _cure(error: Refused) -> str:
     return "the broker's log says more"
 
 
+class _Brokers(TypedDict):
+    brokers: list[str | None]
+
+
 def _numbered(
     warehouse: Warehouse, source: Source, met: Iterable[str], *, noted: bool = True
 ) -> tuple[str | None, ...]:
@@ -146,10 +150,11 @@ def _numbered(
     the first time last: these keep their numbers where that is `noted`, which is for runs alone to
     do."""
     note = Path(kept(warehouse, source.name), _NOTE)
-    before = read_note(note).get("brokers")
-    known = _placed(_in_bronze(warehouse, source)) if before is None else before
+    then = "bronze's messages name the brokers"
+    before = read_whole(note, _Brokers, source=source.name, then=then)
+    known = _placed(_in_bronze(warehouse, source)) if before is None else before["brokers"]
     brokers = (*known, *sorted(set(met) - set(known)))
-    if noted and list(brokers) != before:
+    if noted and (before is None or list(brokers) != before["brokers"]):
         write_whole(note, orjson.dumps({"brokers": brokers}))
     return brokers
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
 from pipelines.bronze.file_log import files_in_bronze
-from pipelines.platform.checkpoints import kept, read_note, write_whole
+from pipelines.platform.checkpoints import kept, read_whole, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 
@@ -32,10 +32,17 @@ class Trimmed(NamedTuple):
         return self.numbers.get(queue, -1) + 1
 
 
+class _Note(TypedDict):
+    until: float
+    numbers: dict[str, int]
+
+
 def trimmed(warehouse: Warehouse, source: str) -> Trimmed:
-    """What was noted last; nothing was taken out where there is no note."""
-    note = read_note(_file(warehouse, source))
-    return Trimmed(note.get("until", 0.0), note.get("numbers", {}))
+    """What was noted last; nothing was taken out where there is no note. Raises SourceError where
+    the note is damaged."""
+    then = "bronze alone says then what was read, and what retention took out of it may come again"
+    note = read_whole(_file(warehouse, source), _Note, source=source, then=then)
+    return Trimmed(note["until"], note["numbers"]) if note is not None else Trimmed()
 
 
 def note_trimmed(warehouse: Warehouse, source: Source, *, until: float) -> None:
@@ -54,7 +61,7 @@ def note_trimmed(warehouse: Warehouse, source: Source, *, until: float) -> None:
     numbers = dict(before.numbers)
     for row in highest:
         numbers[row["queue"]] = max(row["number"], numbers.get(row["queue"], -1))
-    note = {"until": max(until, before.until), "numbers": numbers}
+    note: _Note = {"until": max(until, before.until), "numbers": numbers}
     write_whole(_file(warehouse, source.name), json.dumps(note).encode())
 
 

@@ -16,7 +16,9 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
 
 from ingest.errors import SourceError
 from pipelines.platform.commit_log import Commit
@@ -24,6 +26,7 @@ from pipelines.platform.commit_log import Commit
 if TYPE_CHECKING:
     from pipelines.platform.warehouse import Warehouse
 
+T = TypeVar("T")
 LOOKED_AT = 1_000
 """Commits that are looked at beyond the one that was noted."""
 _FEW = 50
@@ -56,6 +59,19 @@ def read_note(file: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def read_whole(file: Path, of: type[T], *, source: str, then: str) -> T | None:
+    """What stands in a note that a source goes on from, as JSON; None where there is none.
+
+    Raises SourceError where it is damaged: to go on as without it would be to guess.
+    """
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=of)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise spoilt_note(source, file, error, then=then) from error
 
 
 def damaged(source: str, stream: str, *, remove: str) -> SourceError | None:

@@ -26,7 +26,7 @@ from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
 from ingest.sql.quoting import sql_text
 from ingest.sql.silver import arrivals, last_arrivals
-from pipelines.platform.checkpoints import spoilt_note, write_whole
+from pipelines.platform.checkpoints import read_whole, write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 
@@ -207,13 +207,9 @@ def _in_silver(warehouse: Warehouse, source: Source, late: Iterable[Partition]) 
 
 def _carried(warehouse: Warehouse, source: Source, checkpoint: str) -> dict[Partition, Reached]:
     """How far each partition was decoded; where that note is lost, as silver has it."""
-    file = Path(checkpoint, _NOTE)
-    if file.exists():
-        try:
-            noted = msgspec.json.decode(file.read_bytes(), type=list[tuple[int, str, int, Reached]])
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
-            then = "it is made anew from silver"
-            raise spoilt_note(source.name, file, error, then=then) from error
+    file, then = Path(checkpoint, _NOTE), "it is made anew from silver"
+    noted = read_whole(file, list[tuple[int, str, int, Reached]], source=source.name, then=then)
+    if noted is not None:
         return {(epoch, topic, partition): at for epoch, topic, partition, at in noted}
     silver = warehouse.name("silver", "cdc")
     found = warehouse.session.sql(last_arrivals(silver, source=source.name))

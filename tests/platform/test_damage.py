@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,12 @@ import pytest
 
 from ingest.config.sources import Source
 from ingest.errors import SourceError
+from pipelines.bronze import rocketmq
+from pipelines.bronze.draining import Landing
+from pipelines.bronze.lost_offsets import SourceOffsets
+from pipelines.bronze.trimmed import trimmed
 from pipelines.platform.checkpoints import write_whole
+from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.arrivals import _carried
 from pipelines.silver.shards import shards_wait
 from tests.support.project import Project, canal
@@ -89,6 +95,33 @@ def test_a_damaged_note_of_silver_is_named_with_the_way_out(
             shards_wait(str(checkpoint))
         else:
             _carried(tables_in(tmp_path), source, str(checkpoint))
+
+
+NOTES: dict[str, Callable[[Warehouse, Source], object]] = {
+    "kept/shop/trimmed.json": lambda tables, source: trimmed(tables, source.name),
+    "kept/shop/brokers.json": lambda tables, source: rocketmq._numbered(tables, source, ["a"]),
+    "bronze/shop/topics.json": lambda tables, source: SourceOffsets(
+        tables, source, tables.checkpoint("bronze", "shop")
+    ),
+    "bronze/shop/drained/q.json": lambda tables, source: Landing(tables, source, "q"),
+}
+"""What goes on from a note of bronze."""
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[[0]]", b"nan"])
+@pytest.mark.parametrize("name", list(NOTES))
+def test_a_damaged_note_of_bronze_is_not_taken_for_none(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    """Without what retention took, old files would be read again as the newest; without what is
+    lost, gaps would not be told."""
+    tables = tables_in(tmp_path)
+    note = Path(tables.checkpoint(name))
+    write_whole(note, content)
+    source = Source.model_validate({"name": "shop", "files": {"path": "*"}})
+    said = rf"^source shop: .* {re.escape(str(note))} cannot be read \(.*\)\. Remove the file and "
+    with pytest.raises(SourceError, match=said):
+        NOTES[name](tables, source)
 
 
 HOLDS = """

@@ -12,7 +12,7 @@ from pipelines.platform.checkpoints import (
     note_moment,
     stream_given,
 )
-from pipelines.platform.leases import lease
+from pipelines.platform.leases import lease_on_part
 from pipelines.platform.warehouse import Warehouse, create_bronze
 
 
@@ -29,7 +29,7 @@ def ingest_source(warehouse: Warehouse, source: Source, *, stop: Stop = never) -
         SourceError: the source cannot be read now, or its checkpoint is not of bronze as it is.
     """
     create_bronze(warehouse)
-    with lease(warehouse, f"bronze/{source.name}"):
+    with lease_on_part(warehouse, "bronze", source.name):
         folder = warehouse.checkpoint("bronze", source.name)
         checkpoint = TableCheckpoint(
             folder,

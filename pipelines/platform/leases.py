@@ -11,6 +11,8 @@ free.
   row of a table `_leases`, made by a MERGE, of which Delta lets one of two succeed.
 - **Who holds a lease gives signs of life.** A lease without one for EXPIRY seconds, by the clock of
   the one who waits, is taken over; at once where its process was on this machine and is gone.
+- **A lease may have parts** (`bronze/shop`), held side by side. Who takes one looks whether another
+  holds the whole, and lets go of it if so; who takes the whole waits for the parts.
 - **Who lost a lease commits nothing more**: before each commit the newest record is looked at
   (`check`). What is left is a commit that had begun: a batch of silver has its mark in the table's
   log, and a batch of gold that is applied twice changes nothing.
@@ -26,7 +28,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -104,6 +106,9 @@ class LeaseLog(Protocol):
     def beat(self, number: int, count: int) -> None:
         """Give a sign of life."""
 
+    def parts(self) -> list[str]:
+        """The names of the leases on parts of what this one is on, that somebody ever took."""
+
 
 class Patience(NamedTuple):
     """How long to wait for a lease, in seconds (None: until it is free), who is told what is waited
@@ -123,6 +128,32 @@ def lease(warehouse: Warehouse, name: str) -> Iterator[None]:
         LeaseLost: another took it over, so the work that it covers has not been done.
     """
     with held(_log(warehouse, name), name, warehouse.patience, of=_tables_id(warehouse)):
+        yield
+
+
+@contextmanager
+def lease_on_part(warehouse: Warehouse, of: str, part: str) -> Iterator[None]:
+    """Hold the lease `of`/`part`, beside those on other parts, while nobody holds all of `of`;
+    raises as `lease` does."""
+    while True:
+        with lease(warehouse, f"{of}/{part}"):
+            # Who holds all of it made its record before it looked for this one.
+            if _log(warehouse, of).newest().free:
+                yield
+                return
+        with lease(warehouse, of):
+            pass
+
+
+@contextmanager
+def lease_on_all(warehouse: Warehouse, of: str) -> Iterator[None]:
+    """Hold `of` with all its parts, those that nobody knows of included: who is at work on one
+    ends first, and nobody begins. Raises as `lease` does."""
+    with ExitStack() as held_here:
+        held_here.enter_context(lease(warehouse, of))
+        for name in _log(warehouse, of).parts():
+            if not _log(warehouse, name).newest().free:
+                held_here.enter_context(lease(warehouse, name))
         yield
 
 
@@ -289,6 +320,11 @@ class FolderLog:
         draft.write_text(str(count))
         draft.replace(file)
 
+    def parts(self) -> list[str]:
+        """See LeaseLog."""
+        found = self._folder.iterdir() if self._folder.is_dir() else ()
+        return sorted(f"{self._folder.name}/{part.name}" for part in found if part.is_dir())
+
     def _beat(self, number: int) -> str:
         try:
             # What is opened is what the server has, unlike what a listing tells.
@@ -370,6 +406,13 @@ class TableLog:
         from ingest.sql.tables import leases
 
         self._changed(leases.beat(self._table, self._name, number=number, count=count))
+
+    def parts(self) -> list[str]:
+        """See LeaseLog."""
+        from ingest.sql.tables import leases
+
+        found = self._warehouse.session.sql(leases.parts(self._table, self._name)).collect()
+        return [row["lease"] for row in found]
 
     @property
     def _table(self) -> str:

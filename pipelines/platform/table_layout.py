@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ingest.errors import PlatformError
 from ingest.sql.tables.definition import properties, set_properties
 from pipelines.platform.checkpoints import read_note, write_whole
-from pipelines.platform.leases import lease
+from pipelines.platform.leases import lease, lease_on_all
 from pipelines.platform.warehouse import LAYOUT, LAYOUT_PROPERTY, Warehouse
 
 _FIRST = 1
@@ -97,7 +97,7 @@ def upgrade(warehouse: Warehouse) -> str:
         return "there are no tables yet"
     if layout.number >= LAYOUT:
         return _nothing_to_do(warehouse, layout)
-    with lease(warehouse, "gold"), lease(warehouse, "silver"), lease(warehouse, "bronze"):
+    with lease(warehouse, "gold"), lease(warehouse, "silver"), lease_on_all(warehouse, "bronze"):
         # Another upgrade may have ended while this one waited.
         layout = found_layout(warehouse) or layout
         if layout.number >= LAYOUT:

@@ -34,7 +34,7 @@ from ingest.sql.tables.upkeep import history as history_of
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.failures import cause
-from pipelines.platform.leases import lease
+from pipelines.platform.leases import lease, lease_on_all
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.privacy import absence, record
@@ -88,7 +88,8 @@ def erase(
     with (
         lease(warehouse, "gold"),
         lease(warehouse, "silver"),
-        lease(warehouse, f"bronze/{source}"),
+        # Delta would else take the files that another source's commit is about to name.
+        lease_on_all(warehouse, "bronze") if vacuum else lease(warehouse, f"bronze/{source}"),
         _history(warehouse, target) as history,
     ):
         _check_decoded(warehouse, source, vacuum=vacuum)

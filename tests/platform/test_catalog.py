@@ -15,7 +15,15 @@ from ingest.config.settings import Schemas, Settings
 from ingest.errors import LeaseHeld, LeaseLost
 from pipelines.operations.views import named, publish
 from pipelines.platform import leases
-from pipelines.platform.leases import Holder, Patience, TableLog, check, lease
+from pipelines.platform.leases import (
+    Holder,
+    Patience,
+    TableLog,
+    check,
+    lease,
+    lease_on_all,
+    lease_on_part,
+)
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse, create_silver
 from tests.support.project import Project
@@ -140,6 +148,10 @@ def test_a_lease_on_tables_of_a_catalog(
                 raise AssertionError("two have it")
         with lease(other, "silver"):
             pass
+        with lease_on_part(tables, "bronze", "shop"):
+            with pytest.raises(LeaseHeld, match="bronze/shop is held by process"):
+                with lease_on_all(other, "bronze"):
+                    raise AssertionError("two have it")
         log.beat(1, 5)
         assert log.newest().beat == "5"
         assert log.create_record(2, Holder("another", 1, "2024-01-01T00:00:00Z", "", {}))

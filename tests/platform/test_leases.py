@@ -17,8 +17,18 @@ import pytest
 
 from ingest.config.settings import Settings
 from ingest.errors import LeaseHeld, LeaseLost
-from pipelines.platform import leases
-from pipelines.platform.leases import FolderLog, Holder, Patience, held
+from pipelines.platform import leases, table_layout
+from pipelines.platform.checkpoints import write_whole
+from pipelines.platform.leases import (
+    FolderLog,
+    Holder,
+    Patience,
+    held,
+    lease,
+    lease_on_all,
+    lease_on_part,
+)
+from pipelines.platform.table_layout import upgrade
 from pipelines.platform.warehouse import create_bronze, writable
 from tests.support.tables import tables_in
 
@@ -235,6 +245,65 @@ def test_bronze_is_made_by_one_driver(tmp_path: Path) -> None:
     with held(FolderLog(tmp_path / "_leases" / "bronze"), "bronze", Patience()):
         with pytest.raises(LeaseHeld, match="bronze is held by process"):
             create_bronze(warehouse)
+
+
+def test_all_of_bronze_is_held_beside_no_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor beside one that turns up meanwhile."""
+    monkeypatch.setattr(leases, "_LOOK", 0.01)
+    warehouse, other = tables_in(tmp_path), tables_in(tmp_path)
+    other.patience = Patience(most=0)
+    for name in ("till", "shop"):
+        with lease_on_part(warehouse, "bronze", name), lease_on_part(other, "bronze", "web"):
+            with pytest.raises(LeaseHeld, match=f"bronze/{name} is held by process"):
+                with lease_on_all(other, "bronze"):
+                    raise AssertionError("two have it")
+    with lease_on_all(warehouse, "bronze"):
+        for name in ("till", "new"):
+            with pytest.raises(LeaseHeld, match="bronze is held by process"):
+                with lease_on_part(other, "bronze", name):
+                    raise AssertionError("two have it")
+    with lease_on_part(other, "bronze", "new"), lease(other, "bronze"):
+        pass
+
+
+def test_parts_and_the_whole_exclude_each_other_however_they_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_LOOK", 0.001)
+    warehouse, inside, met = tables_in(tmp_path), list[str](), list[list[str]]()
+
+    def work(name: str) -> None:
+        for _ in range(20):
+            whole = name == "all"
+            with (
+                lease_on_all(warehouse, "bronze")
+                if whole
+                else lease_on_part(warehouse, "bronze", name)
+            ):
+                inside.append(name)
+                time.sleep(0.001)
+                met.append(list(inside))
+                inside.remove(name)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, ["all", "all", "shop", "till"]))
+    assert len(met) == 80
+    assert [names for names in met if "all" in names and len(names) > 1] == []
+
+
+def test_an_upgrade_waits_for_those_who_read_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = tables_in(tmp_path)
+    warehouse.patience = Patience(most=0)
+    write_whole(tmp_path / "_checkpoints" / "layout.json", b'{"layout": 1, "version": "0.1.0"}')
+    monkeypatch.setattr(table_layout, "LAYOUT", 2)
+    monkeypatch.setattr(table_layout, "MIGRATIONS", {1: lambda _: pytest.fail("beside a run")})
+    with lease_on_part(tables_in(tmp_path), "bronze", "shop"):
+        with pytest.raises(LeaseHeld, match="bronze/shop is held by process"):
+            upgrade(warehouse)
 
 
 def test_a_process_number_that_is_another_s_by_now() -> None:

@@ -8,19 +8,23 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ingest.config.masks import MaskSecret
-from ingest.errors import TableError
+from ingest.errors import LeaseHeld, TableError
 from ingest.fold.fold import Key
+from pipelines.gold.known_targets import KnownTarget
+from pipelines.platform.leases import Patience, lease_on_part
 from pipelines.privacy import absence, erasure, person
+from pipelines.privacy.erasure import erase
 from pipelines.privacy.person import Move, Row, Span
 from pipelines.privacy.record import key_hash
 from pipelines.privacy.texts import texts_pattern
+from tests.support.tables import tables_in
 
 TEXT = 'Ada "Canary" Zoë'
 COLUMNS: dict[str, pa.Array] = {
@@ -204,6 +208,17 @@ def test_no_source_of_bronze_may_lag_before_vacuum(
         erasure._check_decoded(warehouse, "shop", vacuum=True)
     monkeypatch.setattr(erasure, "rows", lambda _: [])
     erasure._check_decoded(warehouse, "shop", vacuum=True)
+
+
+@pytest.mark.parametrize("source", ["till", "shop"])
+def test_no_source_is_read_while_earlier_files_go(tmp_path: Path, source: str) -> None:
+    """Of files that a commit is about to name, VACUUM knows nothing."""
+    warehouse, target = tables_in(tmp_path), cast(KnownTarget, SimpleNamespace(source="shop"))
+    warehouse.patience = Patience(most=0)
+    asked: dict[str, Any] = {"key": {"id": "1"}, "reason": None, "confirmed": True}
+    with lease_on_part(tables_in(tmp_path), "bronze", source):
+        with pytest.raises(LeaseHeld, match=f"bronze/{source} is held by process"):
+            erase(warehouse, target, **asked, vacuum=True)
 
 
 def test_the_hash_of_a_key_depends_on_salt_or_secret() -> None:

@@ -10,6 +10,11 @@ def newest(leases: str, name: str) -> str:
     return f"SELECT number, holder, beat FROM {leases} WHERE lease = {sql_text(name)}"
 
 
+def parts(leases: str, name: str) -> str:
+    """The names of the leases on parts of what this one is on: (lease)."""
+    return f"SELECT lease FROM {leases} WHERE startswith(lease, {sql_text(f'{name}/')}) ORDER BY 1"
+
+
 def take(leases: str, name: str, *, number: int, holder: str) -> str:
     """The MERGE that notes the next holder of a lease, where nobody has been faster."""
     values = f"{sql_text(name)} AS lease, CAST({number} AS bigint) AS number"

@@ -53,20 +53,31 @@ def tell(
     return f"the webhook at {urlsplit(url).hostname} could not be told: {error}"
 
 
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: that would be a GET, without what is to be told."""
+
+    def redirect_request(self, *_: object) -> None:
+        """None: the answer is an error like others."""
+
+
 def _post(url: str, body: bytes) -> str | None:
     """Why it failed; None where the server took it."""
     headers = {"Content-Type": "application/json", "User-Agent": "delta-cdc-ingest"}
+    opener = urllib.request.build_opener(_Stays)
     error = ""
     for attempt in range(TRIES):
         if attempt:
             time.sleep(_PAUSE * 2 ** (attempt - 1))
         request = urllib.request.Request(url, data=body, headers=headers, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT):
+            with opener.open(request, timeout=TIMEOUT):
                 return None
         except urllib.error.HTTPError as failed:
             error = f"it answered {failed.code}"
-            if 400 <= failed.code < 500 and failed.code not in (408, 429):
+            if failed.code < 400:
+                error += ", a redirect: give the address that it leads to"
+                break
+            if failed.code < 500 and failed.code not in (408, 429):
                 break
         except (OSError, ValueError) as failed:
             reason = getattr(failed, "reason", failed)

@@ -172,7 +172,14 @@ def server() -> Iterator[tuple[str, list[Any], list[int]]]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(codes.pop(0) if len(codes) > 1 else codes[0])
+            code = codes.pop(0) if len(codes) > 1 else codes[0]
+            self.send_response(code)
+            if 300 <= code < 400:
+                self.send_header("Location", "/login")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
@@ -210,6 +217,12 @@ def test_who_is_told_is_told_once(
     assert tell(two) == text and len(got) == 2 + webhook.TRIES
     codes[:] = [404]
     assert tell(two) == text.replace("500", "404") and len(got) == 3 + webhook.TRIES
+    # A redirect is followed without what was posted, and the page that it leads to takes nothing.
+    for number, code in enumerate((301, 302, 303, 307, 308), 4):
+        codes[:] = [code]
+        elsewhere = f"{code}, a redirect: give the address that it leads to"
+        assert tell(two) == text.replace("500", elsewhere), code
+        assert len(got) == number + webhook.TRIES
     codes[:] = [200]
     assert tell(two) is None and tell([]) is None
     assert got[-1]["text"] == "lake: every check passes" and got[-1]["failing"] == []

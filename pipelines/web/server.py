@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -63,14 +64,17 @@ class Site:
     by: str
     names: frozenset[str] = frozenset()
     """The values of `Host` under which it answers."""
+    everywhere: bool = False
+    """Whether it also answers under the address of the machine to which a request came."""
     cookie: str = "review"
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
-    def get(self, target: str, headers: Mapping[str, str]) -> Answer:
-        """A page; with the token in its address the cookie, and the same page without it."""
-        refused = self._stranger(headers)
+    def get(self, target: str, headers: Mapping[str, str], *, at: tuple[str, int]) -> Answer:
+        """A page; with the token in its address the cookie, and the same page without it. `at`: the
+        address and port to which the request came."""
+        refused = self._stranger(headers, at)
         if refused is not None:
             return refused
         address = urlsplit(target)
@@ -89,9 +93,11 @@ class Site:
             return self._change(unquote(found[1]))
         return self._nothing()
 
-    def post(self, target: str, headers: Mapping[str, str], body: str) -> Answer:
+    def post(
+        self, target: str, headers: Mapping[str, str], body: str, *, at: tuple[str, int]
+    ) -> Answer:
         """A decision, from the form of a change's page and from nowhere else."""
-        refused = self._stranger(headers)
+        refused = self._stranger(headers, at)
         if refused is not None:
             return refused
         given = {name: values[-1] for name, values in parse_qs(body, max_num_fields=20).items()}
@@ -125,9 +131,10 @@ class Site:
             return self._change(id_, f"this failed: {done['why']}")
         return _to(f"/change/{quote(str(done['id']), safe='')}")
 
-    def _stranger(self, headers: Mapping[str, str]) -> Answer | None:
+    def _stranger(self, headers: Mapping[str, str], at: tuple[str, int]) -> Answer | None:
         """The refusal of a request that came under another name than ours."""
-        if headers.get("Host", "").lower() in self.names:
+        names = self.names | own_names(*at) if self.everywhere else self.names
+        if headers.get("Host", "").lower() in names:
             return None
         return Answer(HTTPStatus.MISDIRECTED_REQUEST, "no such host\n", kind="text/plain")
 
@@ -172,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
     site: Site
 
     def do_GET(self) -> None:
-        self._answer(lambda: self.site.get(self.path, self._headers()))
+        self._answer(lambda: self.site.get(self.path, self._headers(), at=self._at()))
 
     def do_POST(self) -> None:
         self._answer(self._posted)
@@ -185,7 +192,11 @@ class _Handler(BaseHTTPRequestHandler):
         if int(length) > MOST_FORM:
             return Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too large\n", kind="text/plain")
         body = self.rfile.read(int(length)).decode("utf-8", "replace")
-        return self.site.post(self.path, self._headers(), body)
+        return self.site.post(self.path, self._headers(), body, at=self._at())
+
+    def _at(self) -> tuple[str, int]:
+        host, port = self.connection.getsockname()[:2]
+        return str(host), int(port)
 
     def _headers(self) -> dict[str, str]:
         """Those that count; a request that says its host twice says none."""
@@ -218,23 +229,32 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: addresses hold the token."""
 
 
+def own_names(host: str, port: int) -> frozenset[str]:
+    """The values of `Host` by which browsers call who listens at this host and port."""
+    names = {host.lower(), LOOPBACK, "localhost"}
+    return frozenset({f"{name}:{port}" for name in names} | (names if port == 80 else set()))
+
+
 @contextmanager
 def serving(site: Site, *, host: str = LOOPBACK, port: int = 0) -> Iterator[str]:
     """Serve the site while the block runs; gives the address with the token. `port` 0: a free one.
 
     Raises OSError where the port is taken.
     """
+    site.everywhere = host in ("", "0.0.0.0")
     handler = type("Handler", (_Handler,), {"site": site})
     with ThreadingHTTPServer((host, port), handler) as server:
         server.daemon_threads = True
         at = server.server_port
-        site.names = frozenset(f"{name}:{at}" for name in (host.lower(), LOOPBACK, "localhost"))
+        # An address that stands for all of them is none that a browser can open.
+        named = socket.gethostname().lower() if site.everywhere else host
+        site.names = own_names(named, at)
         # Cookies are not kept apart by port.
         site.cookie = f"review-{at}"
         worker = threading.Thread(target=server.serve_forever, daemon=True)
         worker.start()
         try:
-            yield f"http://{host}:{at}/?token={site.token}"
+            yield f"http://{named}:{at}/?token={site.token}"
         finally:
             server.shutdown()
             worker.join()

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +23,7 @@ from ingest.errors import ConfigError, Mistake
 from pipelines.cli.context import Invocation
 from pipelines.operations.listings import DDL
 from pipelines.web.review import Change, Inbox, fingerprint
-from pipelines.web.server import MOST_FORM, Site, serving
+from pipelines.web.server import MOST_FORM, Site, own_names, serving
 from tests.support.browser import NavigatedError, Page, browser, chromium
 from tests.support.project import Project
 
@@ -193,6 +194,38 @@ def test_only_our_own_names_are_answered(client: Client, host: str) -> None:
     for method, form in (("GET", None), ("POST", {})):
         got = client.ask(method, "/", form, Host=host)
         assert (got.status, got.body) == (421, "no such host\n")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "", "localhost"])
+def test_who_opens_the_printed_address_gets_in(review: Fake, host: str) -> None:
+    with serving(Site(review, "warehouse", "ada"), host=host) as address:
+        printed = urlsplit(address)
+        # The machine's own name may be one that nobody here resolves.
+        client = Client(address.replace(printed.netloc, f"127.0.0.1:{printed.port}"))
+        got = client.ask("GET", client.entrance, Host=printed.netloc)
+        assert (got.status, got.headers["Location"]) == (303, "/")
+        everywhere = host in ("0.0.0.0", "")
+        assert (printed.hostname == socket.gethostname().lower()) == everywhere
+
+
+def test_at_every_address_the_machine_is_known_by_each(review: Fake) -> None:
+    """By no other: a name of another site that leads here is not ours."""
+    with serving(Site(review, "warehouse", "ada"), host="0.0.0.0") as address:
+        port = urlsplit(address).port
+        for name in ("127.0.0.1", "127.0.0.2", "127.1.2.3"):
+            there = Client(address.replace(urlsplit(address).netloc, f"{name}:{port}"))
+            there.enter()
+            assert there.ask("GET", "/").status == 200
+            assert there.ask("GET", "/", Host=f"127.9.9.9:{port}").status == 421
+            assert there.ask("GET", "/", Host=f"evil.example:{port}").status == 421
+    with serving(Site(review, "warehouse", "ada"), host="127.0.0.2") as address:
+        there = Client(address)
+        assert there.ask("GET", "/", Host=f"127.0.0.3:{urlsplit(address).port}").status == 421
+
+
+def test_the_port_that_browsers_leave_out(review: Fake) -> None:
+    assert own_names("127.0.0.1", 80) >= {"127.0.0.1", "127.0.0.1:80", "localhost"}
+    assert "localhost" not in own_names("127.0.0.1", 8420)
 
 
 def test_only_get_and_post_are_answered_and_no_other_origin(client: Client) -> None:

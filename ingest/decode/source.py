@@ -22,7 +22,7 @@ from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
 from ingest.events import DECODED, Event, complete, without_empty
-from ingest.files.record import ERROR_HEADER, FILE_HEADER, framing_error, gap
+from ingest.files.record import ERROR_HEADER, file_header, framing_error, gap
 from ingest.formats import FORMATS, order_scheme
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
@@ -347,8 +347,7 @@ class SourceDecoder:
         known = self._places.get((name, topic, partition))
         if known is not None:
             return known
-        # The last header of a captured record is ours, whatever its sender called one of its own.
-        own = (FILE_HEADER, f"{partition} {topic}".encode())
+        own = file_header(partition, topic)
         of_file = self._files or (self._captured and own in message.headers[-1:])
         stream = partition if of_file else order.stream_number(topic, partition)
         if len(self._places) >= _PLACES_MOST:

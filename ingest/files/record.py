@@ -37,6 +37,16 @@ class Record(NamedTuple):
     timestamp: int | None = None
 
 
+def file_header(ordinal: int, path: str) -> tuple[str, bytes]:
+    """The last header of a captured record: where it stands, whatever its sender said."""
+    return FILE_HEADER, f"{ordinal} {path}".encode()
+
+
+def in_file(record: Record, ordinal: int, path: str) -> Record:
+    """A captured record with the header that says where it stands."""
+    return record._replace(headers=(*(record.headers or ()), file_header(ordinal, path)))
+
+
 def framing_error(headers: Sequence[tuple[str, bytes | None]] | None) -> Damage | None:
     """Why a record is broken; None where it is not."""
     for name, value in headers or ():

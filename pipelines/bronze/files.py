@@ -29,6 +29,7 @@ from ingest.config.transports import Files
 from ingest.decode.constant_column import Read, with_constant
 from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.files.framing import records
+from ingest.files.record import in_file
 from ingest.wire.contract import Message
 from pipelines.bronze.by_offset.columns import COLUMNS
 from pipelines.bronze.file_log import (
@@ -146,7 +147,12 @@ def _first_or_last(
     """The first records of a file, or its last, which takes to read all of it."""
     with open(located(path, root), "rb") as stream:
         messages = (
-            Message.of(record, path, partition=number, offset=at)
+            Message.of(
+                in_file(record, number, path) if declared.framing == "kcat" else record,
+                path,
+                partition=number,
+                offset=at,
+            )
             for at, record in enumerate(records(stream, declared.framing, name=path))
         )
         return list(deque(messages, count) if sampling.newest else islice(messages, count))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from ingest.files.framing import records
-from ingest.files.record import FILE_HEADER, Record
+from ingest.files.record import Record, file_header
 from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.file_log import Numbered, located
 
@@ -147,7 +147,7 @@ class _RecordBatchBuilder:
             own_offsets += range(first, first + count)
         if self._captured:
             headers = tuple(
-                (*(sent or ()), (FILE_HEADER, f"{ordinal} {path}".encode()))
+                (*(sent or ()), file_header(ordinal, path))
                 for sent, ordinal, path in zip(headers, own_partitions, own_topics, strict=True)
             )
         made = record_batch(

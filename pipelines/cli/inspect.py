@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ingest.errors import ConfigError, Mistake
 from ingest.events import SILVER
 from ingest.files.framing import FRAMINGS, records
+from ingest.files.record import in_file
 from ingest.wire.contract import FormatOptions, Message
 from pipelines.cli.source_options import given_source, is_given
 
@@ -155,6 +156,8 @@ def _messages(files: Sequence[str], framing: str, most: int | None) -> Iterator[
             else:
                 stream = stack.enter_context(open(file, "rb"))
             for number, record in enumerate(records(stream, framing, name=file, most=most)):
+                if framing == "kcat":
+                    record = in_file(record, ordinal, topic)
                 yield Message.of(record, topic, partition=ordinal, offset=number)
 
 

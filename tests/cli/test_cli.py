@@ -458,6 +458,21 @@ def test_inspect_keeps_what_a_topic_was_captured_with(project: Project) -> None:
     assert row["pos"][7].isdigit() and int(row["pos"][7]) > 2**53
 
 
+def test_inspect_places_captured_lines_as_a_run_does(project: Project) -> None:
+    """A line without coordinates is of its file, whatever header its sender gave it."""
+    message = json.dumps(canal("items", "INSERT", PEN, es=5, id_=7))
+    lines = [{"payload": message}, {"payload": message, "headers": ["ingest.file", "0 other"]}]
+    paths = [str(project.land(f"{name}.kcat", lines)) for name in "ab"]
+    rows = project.ingest("inspect", "--framing", "kcat", "--json", *paths).records
+    assert [row["pos"][7:9] for row in rows if row["kind"] == "change"] == [
+        [file, line] for file in (0, 1) for line in (0, 1)
+    ]
+    source = "name: shop\nformat: canal\nfiles: {path: 'landing/*.kcat', framing: kcat}\n"
+    project.write("conf/sources/shop.yml", source)
+    rows = project.ingest("inspect", "--source", "shop", "--oldest", "--json").records
+    assert {row["pos"][7] for row in rows if row["kind"] == "change"} == {0, 1}
+
+
 def test_inspect_names_all_that_is_not_there(project: Project) -> None:
     answer = project.ingest("inspect", "--framing", "line", "--format", "kanal", "none", "/")
     assert (answer.code, answer.out) == (2, "")

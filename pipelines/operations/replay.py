@@ -75,7 +75,8 @@ def replay(warehouse: Warehouse, source: str, *, code: str | None) -> Replay:
     projects.check(warehouse, source)
     if not warehouse.exists("silver", "cdc"):
         return Replay((Replayed("decode", source, 0, 0), Replayed("gold", source, 0, 0)), [])
-    with lease(warehouse, "silver"):
+    # Rejects are gold's table: a run that sets others aside meanwhile would be refused, or this.
+    with lease(warehouse, "gold"), lease(warehouse, "silver"):
         declared = warehouse.config.sources[source]
         declarations.check(warehouse, declared)
         decoded = _decoded(warehouse, declared, code)

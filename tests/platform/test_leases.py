@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -16,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from ingest.config.settings import Settings
+from ingest.config.sources import Source
 from ingest.errors import LeaseHeld, LeaseLost
+from pipelines.operations import replay
 from pipelines.platform import leases, table_layout
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.leases import (
@@ -304,6 +307,23 @@ def test_an_upgrade_waits_for_those_who_read_sources(
     with lease_on_part(tables_in(tmp_path), "bronze", "shop"):
         with pytest.raises(LeaseHeld, match="bronze/shop is held by process"):
             upgrade(warehouse)
+
+
+def test_rejects_are_noted_beside_no_run_of_gold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two statements that change gold._rejects at once Delta refuses one."""
+    log = tmp_path / "silver" / "cdc" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").touch()
+    warehouse = tables_in(tmp_path)
+    source = Source.model_validate({"name": "shop", "files": {"path": "*"}})
+    warehouse.config = dataclasses.replace(warehouse.config, sources={"shop": source})
+    warehouse.patience = Patience(most=0)
+    with lease(tables_in(tmp_path), "gold"):
+        with monkeypatch.context() as patch, pytest.raises(LeaseHeld, match="gold is held by"):
+            patch.setattr(replay, "_decoded", lambda *_: pytest.fail("beside a run of gold"))
+            replay.replay(warehouse, "shop", code=None)
 
 
 def test_a_process_number_that_is_another_s_by_now() -> None:

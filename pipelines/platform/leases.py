@@ -126,8 +126,10 @@ def lease(warehouse: Warehouse, name: str) -> Iterator[None]:
     Raises:
         LeaseHeld: it was not free in time.
         LeaseLost: another took it over, so the work that it covers has not been done.
+        PlatformError: a newer version has upgraded the tables meanwhile.
     """
     with held(_log(warehouse, name), name, warehouse.patience, of=_tables_id(warehouse)):
+        warehouse.check_not_upgraded()
         yield
 
 

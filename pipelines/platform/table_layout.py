@@ -18,11 +18,16 @@ from ingest.errors import PlatformError
 from ingest.sql.tables.definition import properties, set_properties
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.leases import lease, lease_on_all
-from pipelines.platform.warehouse import LAYOUT, LAYOUT_PROPERTY, Warehouse
+from pipelines.platform.warehouse import (
+    LAYOUT_NOTE,
+    LAYOUT_PROPERTY,
+    PRODUCT,
+    Warehouse,
+    newer_layout,
+)
 
 _FIRST = 1
 _TABLES = (("silver", "cdc"), ("bronze", "messages"))
-_PRODUCT = "delta-cdc-ingest"
 
 MIGRATIONS: Mapping[int, Callable[[Warehouse], None]] = {}
 """By layout, what makes the next one of it.
@@ -39,7 +44,7 @@ class Layout(NamedTuple):
     version: str
 
     def __str__(self) -> str:
-        written = f", which {_PRODUCT} {self.version} wrote" if self.version else ""
+        written = f", which {PRODUCT} {self.version} wrote" if self.version else ""
         return f"layout {self.number}{written}"
 
 
@@ -62,17 +67,13 @@ def check_layout(warehouse: Warehouse) -> None:
     found = found_layout(warehouse)
     if found is None:
         return
-    own = f"{_PRODUCT} {version(_PRODUCT)}"
-    if found.number > LAYOUT:
-        newer = f"{found.version} or a newer one" if found.version else "a newer one"
+    if found.number > warehouse.layout:
+        raise newer_layout(*found, most=warehouse.layout)
+    if found.number < warehouse.layout:
+        own = f"{PRODUCT} {version(PRODUCT)}"
         raise PlatformError(
-            f"expected tables of layout {LAYOUT} at most, which {own} works with, got {found}; "
-            f"install {newer}"
-        )
-    if found.number < LAYOUT:
-        raise PlatformError(
-            f"expected tables of layout {LAYOUT}, which {own} works with, got {found}; let no run "
-            "be at work, copy the tables, and run `ingest upgrade`"
+            f"expected tables of layout {warehouse.layout}, which {own} works with, got {found}; "
+            "let no run be at work, copy the tables, and run `ingest upgrade`"
         )
 
 
@@ -95,27 +96,25 @@ def upgrade(warehouse: Warehouse) -> str:
     layout = found_layout(warehouse)
     if layout is None:
         return "there are no tables yet"
-    if layout.number >= LAYOUT:
+    if layout.number >= warehouse.layout:
         return _nothing_to_do(warehouse, layout)
     with lease(warehouse, "gold"), lease(warehouse, "silver"), lease_on_all(warehouse, "bronze"):
         # Another upgrade may have ended while this one waited.
         layout = found_layout(warehouse) or layout
-        if layout.number >= LAYOUT:
+        if layout.number >= warehouse.layout:
             return _nothing_to_do(warehouse, layout)
-        for number in range(layout.number, LAYOUT):
+        for number in range(layout.number, warehouse.layout):
             step = MIGRATIONS.get(number)
             if step is None:
-                keep = (
-                    f"work on with {_PRODUCT} {layout.version}" if layout.version else "keep them"
-                )
+                keep = f"work on with {PRODUCT} {layout.version}" if layout.version else "keep them"
                 raise PlatformError(
                     f"expected a way from layout {number} of the tables to {number + 1}, got none: "
                     f"{keep}, or make new tables in another warehouse, from the messages that "
                     "there still are"
                 )
             step(warehouse)
-            _record(warehouse, Layout(number + 1, version(_PRODUCT)))
-    return f"the tables were of {layout}, and are of layout {LAYOUT} now"
+            _record(warehouse, Layout(number + 1, version(PRODUCT)))
+    return f"the tables were of {layout}, and are of layout {warehouse.layout} now"
 
 
 def _nothing_to_do(warehouse: Warehouse, found: Layout) -> str:
@@ -138,4 +137,4 @@ def _note(warehouse: Warehouse, layout: Layout) -> None:
 
 
 def _file(warehouse: Warehouse) -> Path:
-    return Path(warehouse.checkpoint("layout.json"))
+    return Path(warehouse.checkpoint(LAYOUT_NOTE))

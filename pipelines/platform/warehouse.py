@@ -23,6 +23,7 @@ from ingest.errors import PlatformError, TableError
 from ingest.events import SILVER
 from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.tables import definition, upkeep
+from pipelines.platform.checkpoints import read_note
 from pipelines.platform.commit_log import (
     Commit,
     CommitFile,
@@ -46,6 +47,9 @@ _FEW = 50_000
 _LONGEST_NAME = 255
 LAYOUT, LAYOUT_PROPERTY = 1, "ingest.layout"
 """Of the tables, see `pipelines.platform.table_layout`: the number, and the property with it."""
+LAYOUT_NOTE = "layout.json"
+"""The note of it, beside the checkpoints."""
+PRODUCT = "delta-cdc-ingest"
 CHECKPOINTS = ("delta.checkpointInterval", "50")
 """Of a local table: its state is written whole every 50 commits. Delta Lake's default of 10 makes
 every tenth small batch cost two thirds more than the others; the commits since are read in one
@@ -75,6 +79,9 @@ class Warehouse:
     `root`: the project's folder, from which files are known.
     """
 
+    layout = LAYOUT
+    """The one that this version works with."""
+
     def __init__(self, config: Config, session: SparkSession) -> None:
         self.config = config
         self.settings = config.settings
@@ -86,6 +93,14 @@ class Warehouse:
         """Notes of checkpoints that go with their tables: see `pipelines.platform.checkpoints`."""
         self._newest: dict[tuple[str, str], CommitFile] = {}
         self._fields: dict[tuple[str, str], tuple[CommitFile, list[StructField]]] = {}
+
+    def check_not_upgraded(self) -> None:
+        """Raise PlatformError where a newer version has upgraded the tables since they were opened,
+        which notes their layout last."""
+        noted = read_note(Path(self.checkpoint(LAYOUT_NOTE)))
+        number, written = noted.get("layout"), str(noted.get("version") or "")
+        if isinstance(number, int) and number > self.layout:
+            raise newer_layout(number, written, most=self.layout)
 
     @property
     def local(self) -> bool:
@@ -331,6 +346,16 @@ class Warehouse:
         return str(Path(self.settings.checkpoints, *parts))
 
 
+def newer_layout(number: int, written: str, *, most: int) -> PlatformError:
+    """The sentence on tables of a layout that this version does not know."""
+    by, install = f", which {PRODUCT} {written} wrote", f"{written} or a newer one"
+    return PlatformError(
+        f"expected tables of layout {most} at most, which {PRODUCT} {version(PRODUCT)} works with, "
+        f"got layout {number}{by if written else ''}; install "
+        f"{install if written else 'a newer one'}"
+    )
+
+
 def _mark(once: tuple[str, int]) -> str:
     return f"{once[0]}/{once[1]}"
 
@@ -383,7 +408,7 @@ def create_silver(warehouse: Warehouse) -> None:
 
 
 def _layout() -> dict[str, str]:
-    return {LAYOUT_PROPERTY: f"{LAYOUT} {version('delta-cdc-ingest')}"}
+    return {LAYOUT_PROPERTY: f"{LAYOUT} {version(PRODUCT)}"}
 
 
 def _begun(warehouse: Warehouse, layer: str, marks: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
-from ingest.errors import LeaseHeld, LeaseLost
+from ingest.errors import LeaseHeld, LeaseLost, PlatformError
 from pipelines.operations import replay
 from pipelines.platform import leases, table_layout
 from pipelines.platform.checkpoints import write_whole
@@ -302,11 +302,24 @@ def test_an_upgrade_waits_for_those_who_read_sources(
     warehouse = tables_in(tmp_path)
     warehouse.patience = Patience(most=0)
     write_whole(tmp_path / "_checkpoints" / "layout.json", b'{"layout": 1, "version": "0.1.0"}')
-    monkeypatch.setattr(table_layout, "LAYOUT", 2)
+    warehouse.layout = 2
     monkeypatch.setattr(table_layout, "MIGRATIONS", {1: lambda _: pytest.fail("beside a run")})
     with lease_on_part(tables_in(tmp_path), "bronze", "shop"):
         with pytest.raises(LeaseHeld, match="bronze/shop is held by process"):
             upgrade(warehouse)
+
+
+def test_who_was_at_work_before_an_upgrade_is_not_after_it(tmp_path: Path) -> None:
+    """A continuous run opened the tables when they were its own."""
+    warehouse = tables_in(tmp_path)
+    for name in ("gold", "silver", "bronze/shop"):
+        with lease(warehouse, name):
+            pass
+    write_whole(tmp_path / "_checkpoints" / "layout.json", b'{"layout": 9, "version": "7.1.0"}')
+    for name in ("gold", "silver", "bronze/shop"):
+        with pytest.raises(PlatformError, match=r"got layout 9, .* install 7\.1\.0 or a newer one"):
+            with lease(warehouse, name):
+                raise AssertionError("it writes by its own layout")
 
 
 def test_rejects_are_noted_beside_no_run_of_gold(

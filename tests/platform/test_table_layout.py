@@ -43,7 +43,7 @@ def test_another_layout_is_refused_and_upgraded(
 
     # Lost, the tables say it themselves; an older one is brought on by steps, if there are any.
     note.unlink()
-    monkeypatch.setattr(table_layout, "LAYOUT", 3)
+    monkeypatch.setattr(Warehouse, "layout", 3)
     answer = project.ingest("run")
     assert (answer.code, "and run `ingest upgrade`" in answer.err) == (2, True)
     answer = project.ingest("upgrade")
@@ -98,11 +98,11 @@ def killed_and_again(project: Project, note: Path, monkeypatch: pytest.MonkeyPat
 
     # By hand: what an older version wrote.
     monkeypatch.setattr(table_layout, "MIGRATIONS", {3: older})
-    monkeypatch.setattr(table_layout, "LAYOUT", 4)
+    monkeypatch.setattr(Warehouse, "layout", 4)
     assert project.ingest("upgrade").code == 0
     note.write_text(json.dumps({"layout": 3, "version": "0.0.9"}))
     monkeypatch.setattr(table_layout, "MIGRATIONS", {3: without_prefix, 4: as_declared})
-    monkeypatch.setattr(table_layout, "LAYOUT", 5)
+    monkeypatch.setattr(Warehouse, "layout", 5)
     for words in (["run"], ["status"]):
         answer = project.ingest(*words)
         assert answer.code == 2

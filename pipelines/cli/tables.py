@@ -371,10 +371,12 @@ def erase(
         text = "nothing was touched; the same with `--yes` takes this away"
         raise ConfigError([Mistake("command line", None, text)])
     elif done.erasure is not None:
-        told = done.erasure.proof or (
+        told: str | None = (
             "earlier versions of the tables still have it: the same with `--vacuum` removes them, "
             "once nobody reads one, and proves it"
         )
+        if done.erasure.status == "proved":
+            told = done.erasure.proof
         call.console.say(f"erasure {done.erasure.id[:12]} is {done.erasure.status}; {told}")
 
 

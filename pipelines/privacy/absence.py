@@ -6,8 +6,8 @@
    removed.
 2. Every file of the tables' folders is read, data and logs: no cell may have a text that the person
    alone had, bronze none of its messages, and no file may be of an earlier version.
-3. Once nothing is found, silver's earlier versions go, too. Until then they tell another call what
-   to look for; where they are gone without that, nothing is called proved.
+3. Once nothing is found, that is noted, and silver's earlier versions go, too. Until then they tell
+   another call what to look for; where they are gone without that, nothing is called proved.
 
 In a catalog the files are the platform's: there the tables are asked, and the log keeps its least
 and greatest values for as long as the table's log retention says.
@@ -53,6 +53,31 @@ def prove(history: Reconstruction, texts: list[str] | None, erasure: Erasure) ->
     """Remove the files of before and look through those that are left for the person's texts;
     raises TableError where something of the person is found, and where nobody knows its texts."""
     warehouse = history.warehouse
+    if erasure.proof is None:
+        said = _nothing_found(history, texts, erasure)
+        if texts is not None:
+            # Noted first: once silver's earlier versions are gone, nobody can look again.
+            erasure = record.write(warehouse, replace(erasure, proof=said))
+    # Last: until nothing is found, silver's earlier versions say what to look for.
+    _vacuum(warehouse, "silver", "cdc")
+    silver = ("silver", "cdc")
+    if warehouse.local:
+        _check_nothing(_named(_earlier(warehouse, *silver), *silver))
+    if erasure.proof is None:
+        raise TableError(
+            "expected an earlier version of silver, which has the texts to look for, got none: "
+            "VACUUM has removed it since the rows went. They, their messages and all earlier "
+            "versions are gone, but whether other rows hold a text of the person is not proved; "
+            "search for what you know of it, and next time give --vacuum within a week of --yes"
+        )
+    proved = replace(erasure, status="proved", proved_at=datetime.now(UTC))
+    return record.write(warehouse, proved)
+
+
+def _nothing_found(history: Reconstruction, texts: list[str] | None, erasure: Erasure) -> str:
+    """The sentence on what was looked through, silver's earlier versions still there; raises
+    TableError where something of the person is left."""
+    warehouse = history.warehouse
     tables = [
         ("bronze", "messages"),
         ("silver", "cdc"),
@@ -75,11 +100,12 @@ def prove(history: Reconstruction, texts: list[str] | None, erasure: Erasure) ->
         said.append(f"{counted(files, 'files')}, {counted(cells, 'rows')} and {own} of its own")
     else:
         said.append("the files are the platform's and were not read")
-    if not left:
-        # Last: until nothing is found, silver's earlier versions say what to look for.
-        _vacuum(warehouse, "silver", "cdc")
-        silver = ("silver", "cdc")
-        left = _named(_earlier(warehouse, *silver), *silver) if warehouse.local else []
+    _check_nothing(left)
+    return f"looked through after VACUUM: {', '.join(said)}: nothing found"
+
+
+def _check_nothing(left: Sequence[str]) -> None:
+    """Raise TableError where something of the person is left."""
     if left:
         more = f"; and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
         raise TableError(
@@ -87,16 +113,6 @@ def prove(history: Reconstruction, texts: list[str] | None, erasure: Erasure) ->
             "what is in messages of others was written there by them: correct it at the source, or "
             "erase those too; what was set down goes with the command that does it, or in an hour"
         )
-    if texts is None:
-        raise TableError(
-            "expected an earlier version of silver, which has the texts to look for, got none: "
-            "VACUUM has removed it since the rows went. They, their messages and all earlier "
-            "versions are gone, but whether other rows hold a text of the person is not proved; "
-            "search for what you know of it, and next time give --vacuum within a week of --yes"
-        )
-    proof = f"looked through after VACUUM: {', '.join(said)}: nothing found"
-    proved = replace(erasure, status="proved", proof=proof, proved_at=datetime.now(UTC))
-    return record.write(warehouse, proved)
 
 
 def _vacuum(warehouse: Warehouse, layer: str, table: str) -> None:

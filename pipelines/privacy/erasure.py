@@ -30,6 +30,7 @@ from pyspark.sql import functions as F
 from ingest.errors import TableError
 from ingest.fold.fold import Key
 from ingest.sql.privacy import erasure as texts
+from ingest.sql.privacy.person import LOST_BYTES
 from ingest.sql.tables.upkeep import history as history_of
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction
@@ -93,19 +94,22 @@ def erase(
         _history(warehouse, target) as history,
     ):
         _check_decoded(warehouse, source, vacuum=vacuum)
-        asked = asked_key(history, key)
-        person = find(history, asked)
-        counted = _counted(history, person)
         secret = warehouse.config.mask_secret
         erasure = record.opened(
             warehouse, source, target.name, key=key, reason=reason, secret=secret
         )
+        asked = asked_key(history, key)
+        person = find(history, asked, went=erasure.went)
+        counted = _counted(history, person)
         begun = erasure.status != "begun" or bool(erasure.went)
         if not confirmed or not (person.rows or begun):
             return counted
         sought = _sought(history, asked, person, erasure=erasure) if vacuum else None
         if person.rows:
             erasure = _removed(history, person, found=counted, erasure=erasure)
+        elif erasure.status == "begun":
+            # All went, and the call that took the last of it did not come to say so.
+            erasure = record.write(warehouse, replace(erasure, status="erased"))
         if vacuum:
             erasure = absence.prove(history, sought, erasure)
     return counted._replace(erasure=erasure)
@@ -154,7 +158,10 @@ def _sought(
     history: Reconstruction, asked: Mapping[str, Key], person: Person, *, erasure: Erasure
 ) -> list[str] | None:
     """The texts to look for: those of rows that are there, and of those that an earlier call took,
-    which only earlier versions of silver have; None where these are gone."""
+    which only earlier versions of silver have; None where these are gone. Those of an erasure that
+    was looked through already were found nowhere."""
+    if erasure.proof is not None:
+        return person.texts
     gone = erasure.status != "begun" or not person.rows
     versions = _marked(history.warehouse, erasure)
     if gone and not (versions and history.batches):
@@ -232,6 +239,7 @@ def _removed(
         replace(
             erasure,
             status="begun",
+            proof=None,
             messages=json.dumps(went),
             **counts,
         ),
@@ -242,7 +250,7 @@ def _removed(
     if warehouse.exists("gold", history.target):
         name, spans = warehouse.name("gold", history.target), _gold_spans(history, person)
         warehouse.execute(texts.from_gold(name, spans, _of_gold(history)))
-    error = f"its message held a person who was erased (gold._erasures, {erasure.id[:12]})"
+    error = f"{LOST_BYTES} (gold._erasures, {erasure.id[:12]})"
     if warehouse.exists("gold", "_rejects"):
         rejects = warehouse.name("gold", "_rejects")
         warehouse.execute(texts.from_rejects(rejects, own_rows, source=source, error=error))

@@ -125,8 +125,13 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
     return keys
 
 
-def find(history: Reconstruction, asked: Mapping[str, Key]) -> Person:
-    """What silver has of the person with this key; raises TableError where that is too much."""
+def find(
+    history: Reconstruction, asked: Mapping[str, Key], *, went: Sequence[MessagePlace] = ()
+) -> Person:
+    """What silver has of the person with this key; raises TableError where that is too much.
+
+    `went`: messages that bronze has no longer, since an earlier call took them.
+    """
     frames = history.frames
     spans, by_place, texts = _sent(frames, history.batches, asked)
     for batch in history.batches:
@@ -134,7 +139,7 @@ def find(history: Reconstruction, asked: Mapping[str, Key]) -> Person:
             by_place.setdefault(row[:5], row)
     own = _its_own(frames, history.batches, by_place.values(), texts=texts)
     beside = _messages_beside(history, by_place.values(), own) if by_place else []
-    for row in _rejects_of(frames, history.batches, beside):
+    for row in _rejects_of(frames, history.batches, [*beside, *went]):
         by_place.setdefault(row[:5], row)
     return Person(spans, sorted(by_place.values()), own, beside)
 

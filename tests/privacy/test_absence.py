@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,13 +20,15 @@ from ingest.errors import LeaseHeld, TableError
 from ingest.fold.fold import Key
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.platform.leases import Patience, lease_on_part
-from pipelines.privacy import absence, erasure, person
+from pipelines.privacy import absence, erasure, person, record
 from pipelines.privacy.erasure import erase
-from pipelines.privacy.person import Move, Row, Span
-from pipelines.privacy.record import key_hash
+from pipelines.privacy.person import Move, Person, Row, Span
+from pipelines.privacy.record import Erasure, key_hash
 from pipelines.privacy.texts import texts_pattern
 from tests.support.tables import tables_in
 
+NOBODY: Any = (None, {}, Person([], [], [], []))
+"""A history, a key, and what it still has of it."""
 TEXT = 'Ada "Canary" Zoë'
 COLUMNS: dict[str, pa.Array] = {
     "text": pa.array(["nothing", TEXT]),
@@ -219,6 +222,53 @@ def test_no_source_is_read_while_earlier_files_go(tmp_path: Path, source: str) -
     with lease_on_part(tables_in(tmp_path), "bronze", source):
         with pytest.raises(LeaseHeld, match=f"bronze/{source} is held by process"):
             erase(warehouse, target, **asked, vacuum=True)
+
+
+def test_a_proof_that_was_killed_behind_silvers_vacuum_is_one_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody can look again for texts that only silver's earlier versions had."""
+    noted: list[Erasure] = []
+    done: list[str] = []
+    kill = [True]
+
+    def vacuum(_: object, layer: str, __: str) -> None:
+        done.append(layer)
+        if layer == "silver" and kill.pop():
+            raise KeyboardInterrupt
+
+    def looked(_: object, __: object, texts: list[str]) -> tuple[int, int, list[str]]:
+        done.append(f"looked for {texts}")
+        return 4, 9, []
+
+    monkeypatch.setattr(absence, "_vacuum", vacuum)
+    monkeypatch.setattr(absence, "_forget_log", lambda *_: None)
+    monkeypatch.setattr(absence, "_looked_through", looked)
+    monkeypatch.setattr(absence, "_messages_left", lambda *_: [])
+    monkeypatch.setattr(absence, "drop_older", lambda *_: [])
+    monkeypatch.setattr(absence, "_earlier", lambda *_: set())
+    monkeypatch.setattr(record, "write", lambda _, row: noted.append(row) or row)
+    history: Any = SimpleNamespace(
+        warehouse=SimpleNamespace(local=True, exists=lambda *_: True), target="person"
+    )
+    erased = Erasure(
+        id="1",
+        target="person",
+        source="shop",
+        key_hash="h",
+        who="ada",
+        at=datetime.now(UTC),
+        reason=None,
+        status="erased",
+    )
+    with pytest.raises(KeyboardInterrupt):
+        absence.prove(history, [TEXT], erased)
+    kill[:] = [False]
+    proved = absence.prove(history, erasure._sought(*NOBODY, erasure=noted[-1]), noted[-1])
+    assert (proved.status, proved.proof) == ("proved", noted[0].proof)
+    assert proved.proof is not None and "9 rows and 1 text of its own" in proved.proof
+    assert [what for what in done if "looked" in what] == [f"looked for {[TEXT]}"]
+    assert done[-1] == "silver" and len(noted) == 2
 
 
 def test_the_hash_of_a_key_depends_on_salt_or_secret() -> None:

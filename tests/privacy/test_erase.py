@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from ingest.config.masks import MaskSecret
 from pipelines.platform.warehouse import Warehouse
+from pipelines.privacy import record
+from pipelines.privacy.record import Erasure
 from tests.operations.test_masks import PEPPER, held, rows
 from tests.support.project import Project, canal
 
@@ -157,6 +159,10 @@ def test_an_erasure_that_was_cut_short_is_finished(
     project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     played(project, "rows")
+    # What could not be decoded and has a text of hers is told by its message in bronze alone.
+    kim = several("INSERT", [person(5, "Kim Sound", "kim@home.example")], 8)
+    project.land("8.jsonl", [kim, json.dumps(several("INSERT", [ADA], 9))[:-1]])
+    assert project.ingest("run").code == 0
     others = [row for row in gold(project) if json.loads(row)["id"] not in (1, 7)]
     execute = Warehouse.execute
 
@@ -175,6 +181,12 @@ def test_an_erasure_that_was_cut_short_is_finished(
     assert erasure == {"status": "begun"}
     assert project.ingest("run").code == 0
 
+    # All went, and nobody came to say so.
+    with monkeypatch.context() as patch:
+        patch.setattr(record, "write", _all_but("erased"))
+        assert project.ingest(*asking).code == 1
+    [reject] = rows(project, "SELECT value, error FROM silver.cdc WHERE kind = 'reject'")
+    assert reject["value"] is None and "held a person who was erased" in reject["error"]
     done = project.ingest(*asking)
     assert done.code == 0, done.err
     assert "is erased; earlier versions of the tables still have it" in done.err
@@ -187,10 +199,22 @@ def test_an_erasure_that_was_cut_short_is_finished(
     assert "is proved" in done.err, done.err
     assert not scratch.exists()
     [erasure] = rows(project, "SELECT status, bronze, silver FROM gold._erasures")
-    assert erasure == {"status": "proved", "bronze": 4, "silver": 4}
+    assert erasure == {"status": "proved", "bronze": 5, "silver": 4}
     left = held(project.folder / "warehouse")
     assert [text for text in CANARIES if text in left] == []
     right(project, others)
+
+
+def _all_but(status: str) -> Callable[[Warehouse, Erasure], Erasure]:
+    """What writes a record, and is killed before it says this."""
+    write = record.write
+
+    def written(warehouse: Warehouse, erasure: Erasure) -> Erasure:
+        if erasure.status == status:
+            raise RuntimeError("the process was killed")
+        return write(warehouse, erasure)
+
+    return written
 
 
 @pytest.mark.slow

@@ -10,6 +10,8 @@ from ingest.sql.delivery import MESSAGE, origin, same
 from ingest.sql.query import query, select
 from ingest.sql.quoting import sql_text
 
+LOST_BYTES = "its message held a person who was erased"
+"""How the error of a reject begins that has lost the bytes of its message."""
 _MAPS = ("before", "after", "key", "key_before")
 
 
@@ -46,9 +48,12 @@ def _texts(alias: str = "") -> str:
 
 
 def rejects_of_messages(silver: str, held: str, *, source: str) -> str:
-    """The rejects of silver for messages of a relation: of a message's columns, or a delivery's."""
+    """The rejects of silver for messages of a relation: of a message's columns, or a delivery's;
+    those that have lost their bytes already left out."""
+    own = f"source = {sql_text(source)} AND kind = 'reject'"
+    lost = f"startswith(coalesce(error, ''), {sql_text(LOST_BYTES)})"
     return query(
-        rejects=select(silver, f"source = {sql_text(source)} AND kind = 'reject'"),
+        rejects=select(silver, f"{own} AND NOT {lost}"),
         found=f"SELECT DISTINCT {origin('s')} FROM rejects s "
         f"JOIN {held} m ON {same('s', 'm', MESSAGE)}",
     )

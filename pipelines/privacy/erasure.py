@@ -25,12 +25,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from ingest.errors import TableError
 from ingest.fold.fold import Key
 from ingest.sql.privacy import erasure as texts
 from ingest.sql.privacy.person import LOST_BYTES
+from ingest.sql.quoting import equal
 from ingest.sql.tables.upkeep import history as history_of
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction
@@ -250,6 +252,7 @@ def _removed(
     if warehouse.exists("gold", history.target):
         name, spans = warehouse.name("gold", history.target), _gold_spans(history, person)
         warehouse.execute(texts.from_gold(name, spans, _of_gold(history)))
+    _take_from_sentences(history, person, erasure=erasure)
     error = f"{LOST_BYTES} (gold._erasures, {erasure.id[:12]})"
     if warehouse.exists("gold", "_rejects"):
         rejects = warehouse.name("gold", "_rejects")
@@ -258,6 +261,24 @@ def _removed(
     warehouse.execute(texts.from_bronze(bronze, messages, source=source))
     warehouse.execute(texts.from_silver(silver, own_rows, source=source, error=error))
     return record.write(warehouse, replace(erasure, status="erased"))
+
+
+def _take_from_sentences(history: Reconstruction, person: Person, *, erasure: Erasure) -> None:
+    """Take out of what is said of failures the sentences that have a key or a text of the person:
+    such as the one on a key that two source tables claim."""
+    warehouse = history.warehouse
+    held = {*(text for span in person.spans for text in span.key), *person.texts} - {""}
+    relation = history.frames.view(pa.table({"text": pa.array(sorted(held), pa.string())}))
+    instead = f"what was said here had a value of a person who was erased ({erasure.id[:12]})"
+    about = {"held": relation, "instead": instead}
+    for table, (column, status) in absence.SENTENCES.items():
+        own = equal(source=history.source, status=status)
+        if warehouse.exists("gold", table):
+            name = warehouse.name("gold", table)
+            warehouse.execute(texts.from_sentences(name, column, own=own, **about))
+    if warehouse.exists("gold", "_runs"):
+        name = warehouse.name("gold", "_runs")
+        warehouse.execute(texts.from_lists(name, "errors", **about))
 
 
 def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:

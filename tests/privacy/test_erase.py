@@ -104,9 +104,21 @@ def right(project: Project, expected: list[str]) -> None:
         assert gold(project) == expected
 
 
+def quoted_in_sentences(project: Project, spark: SparkSession) -> None:
+    """What failed once had something of hers."""
+    gold = project.folder / "warehouse" / "gold"
+    said = f"status = 'parked', error = 'expected decimal(12,2), got {CANARIES[3]}'"
+    spark.sql(f"UPDATE delta.`{gold}/_progress` SET {said} WHERE target = 'person'")
+    said = "errors = array('expected one source table to have key (7) of person')"
+    spark.sql(f"UPDATE delta.`{gold}/_runs` SET {said}")
+
+
 @pytest.mark.parametrize("mode", [pytest.param("rows", marks=pytest.mark.slow), "versions, masked"])
-def test_a_person_is_gone_and_neighbours_are_whole(project: Project, mode: str) -> None:
+def test_a_person_is_gone_and_neighbours_are_whole(
+    project: Project, mode: str, spark: SparkSession
+) -> None:
     played(project, mode)
+    quoted_in_sentences(project, spark)
     before, changes = gold(project), silver(project)
     key = MaskSecret.of(PEPPER.encode()).digest
     asked = {"1", "7"} if mode == "rows" else {key("1"), key("7")}
@@ -131,6 +143,11 @@ def test_a_person_is_gone_and_neighbours_are_whole(project: Project, mode: str) 
     assert silver(project) == kept
     left = held(project.folder / "warehouse")
     assert [text for text in CANARIES if text in left] == []
+    sentences = rows(project, "SELECT error FROM gold._progress WHERE error IS NOT NULL")
+    sentences += rows(project, "SELECT errors[0] AS error FROM gold._runs WHERE size(errors) > 0")
+    assert len(sentences) > 2
+    for row in sentences:
+        assert row["error"].startswith("what was said here had a value of a person who was erased")
     [erasure] = rows(project, "SELECT * FROM gold._erasures")
     assert (erasure["status"], erasure["target"], erasure["reason"]) == (
         *("proved", "person", "she asked"),

@@ -13,6 +13,8 @@ from ingest.sql.delivery import DELIVERY, MESSAGE, origin, same
 from ingest.sql.query import query, select
 from ingest.sql.quoting import quoted, sql_text
 
+_FOUND = "SELECT DISTINCT s.said FROM said s JOIN {held} a ON contains(s.said, a.text)"
+
 
 def undecoded(bronze: str, silver: str, *, source: str | None) -> str:
     """How many messages silver does not know of, of a source or of every one that has some:
@@ -97,6 +99,38 @@ def from_silver(silver: str, held: str, *, source: str, error: str) -> str:
         f"AND s.kind IN ('change', 'fragment', 'reject') AND {same('s', 'm')} "
         "WHEN MATCHED AND m.mine THEN DELETE WHEN MATCHED AND s.kind = 'reject' "
         f"THEN UPDATE SET value = NULL, error = {sql_text(error)}"
+    )
+
+
+def from_sentences(table: str, column: str, *, own: str, held: str, instead: str) -> str:
+    """The MERGE that takes from the rows `own` of a table the sentences that have one of some
+    texts, a relation (`text`): as literals they would stand in the table's log."""
+    name = quoted(column)
+    said = query(
+        said=f"SELECT DISTINCT {name} AS said FROM {table} WHERE {own}",
+        found=_FOUND.format(held=held),
+    )
+    return (
+        f"MERGE INTO {table} t USING ({said}) s ON t.{name} = s.said "
+        f"WHEN MATCHED THEN UPDATE SET {name} = {sql_text(instead)}"
+    )
+
+
+def from_lists(table: str, column: str, *, held: str, instead: str) -> str:
+    """The same of lists of sentences, in all rows."""
+    name = quoted(column)
+    lists = query(
+        lists=f"SELECT DISTINCT {name} AS said_then FROM {table} WHERE size({name}) > 0",
+        said="SELECT DISTINCT explode(said_then) AS said FROM lists",
+        found=_FOUND.format(held=held),
+        gone="SELECT collect_set(said) AS gone FROM found",
+        now="SELECT l.said_then, transform(l.said_then, said -> CASE WHEN array_contains(g.gone, "
+        f"said) THEN {sql_text(instead)} ELSE said END) AS said_now FROM lists l CROSS JOIN gone g "
+        "WHERE arrays_overlap(l.said_then, g.gone)",
+    )
+    return (
+        f"MERGE INTO {table} t USING ({lists}) s ON t.{name} = s.said_then "
+        f"WHEN MATCHED THEN UPDATE SET {name} = s.said_now"
     )
 
 

@@ -113,10 +113,17 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
 
 
 def _reordered(warehouse: Warehouse, source: Source) -> bool:
-    """Whether the source's changes are ordered otherwise than silver has them. Raises SourceError
-    where some of these cannot be decoded again: theirs are places of the other order."""
-    before = declarations.declared(warehouse, source.name)
-    if before is None or before.order == Declaration.of(source).order:
+    """Whether the source's changes are, or may be, ordered otherwise than silver has them. Raises
+    SourceError where some of these cannot be decoded again: theirs are places of the other order.
+
+    Where nothing tells silver's order, it may be another as long as all is decoded again.
+    """
+    try:
+        before = declarations.declared(warehouse, source.name)
+    except SourceError:
+        # It says to come here.
+        before = None
+    if before is not None and before.order == Declaration.of(source).order:
         return False
     silver = warehouse.read("silver", "cdc").where(equal(source=source.name))
     silver = silver.where("kind IN ('change', 'ddl', 'fragment')")
@@ -130,6 +137,8 @@ def _reordered(warehouse: Warehouse, source: Source) -> bool:
     lost = f"the history of {', '.join(trimmed)} was trimmed" if trimmed else None
     if not whole:
         lost = "bronze has no longer all messages that silver has changes of"
+    if lost is not None and before is None:
+        return False
     if lost is not None:
         raise SourceError(
             f"source {source.name}: expected all of its history for another order, but {lost}, and "

@@ -28,6 +28,10 @@ def test_it_fails_where_a_run_does(
     [note] = tmp_path.glob("warehouse/**/silver/shop/tables")
     assert note.read_text() == "1"
     note.write_text("")
+    [declared] = tmp_path.glob("warehouse/**/_declarations/shop.json")
+    declared.write_text("{")
+    answer = project.ingest("run")
+    assert (answer.code, "run `ingest redecode --source shop`" in answer.err) == (1, True)
     answer = project.ingest("redecode", "--source", "shop", "--json")
     [told] = [row for row in answer.records if row["kind"] == "redecoded"]
     assert (told["messages"], told["rows"], told["rejects"], told["kept"]) == (5, 5, 3, 0)

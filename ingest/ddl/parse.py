@@ -54,15 +54,20 @@ _CHANGES_ROWS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE | re.DOTALL)
-_TRUNCATE = re.compile(
+_BEFORE = (
     r"(?>\s|;|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
     r"(?:/\*M?!\d*\s*)?"
     # MariaDB's settings of one statement.
     r"(?>SET\s+STATEMENT\s(?:'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|[^'\";])*?\sFOR\s+)?"
-    r"(?:TRUNCATE(?![\w$])(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]"
+)
+_TRUNCATE = re.compile(
+    _BEFORE + r"(?:TRUNCATE(?![\w$])(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]"
     # MySQL: all partitions are the table.
     r"|ALTER\s+TABLE\s+(?>`[^`]*+`|[^\s`;])++\s+TRUNCATE\s+PARTITION\s+ALL\s*+;?\s*+\Z)",
     re.IGNORECASE | re.DOTALL,
+)
+_CHANGES_SCHEMA = re.compile(
+    _BEFORE + r"(?:ALTER|CREATE|DROP|RENAME|TRUNCATE)(?![\w$])", re.IGNORECASE | re.DOTALL
 )
 
 
@@ -121,6 +126,11 @@ def is_truncate(sql: str | None) -> bool:
 def changes_rows(sql: str) -> bool:
     """Does the statement change rows, and no schema? One regular expression, as `is_truncate`."""
     return _CHANGES_ROWS.match(sql) is not None
+
+
+def changes_schema(sql: str | None) -> bool:
+    """Does the statement change a schema, by its first word? One regular expression."""
+    return sql is not None and _CHANGES_SCHEMA.match(sql) is not None
 
 
 def empties(word: str | None, sql: str | None) -> bool:

@@ -398,3 +398,20 @@ def test_a_key_column_that_is_named_twice_is_one() -> None:
     found = [tuple(row[NAMES.index(c)] for c in ("key_columns", "key_hash")) for row in rows]
     assert found[0] == found[1] and found[2] == found[3]
     assert found[0][0] == ("id",) and found[0][1] is not None
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("ALTER TABLE d.t ADD COLUMN c INT", ("ddl", "ddl")),
+        ("/* by hand */ create table u (id int)", ("ddl", "ddl")),
+        ("TRUNCATE t", ("change", "truncate")),
+        ("UPDATE t SET a = 1 -- ALTER", ("control", "query")),
+        ("GRANT ALTER ON d.* TO u", ("control", "query")),
+        ("", ("control", "query")),
+    ],
+)
+def test_a_statement_that_canal_could_not_read(sql: str, said: tuple[str, str]) -> None:
+    message = {"type": "QUERY", "isDdl": False, "database": "d", "table": "", "sql": sql, "es": 1}
+    (event,) = events(decoder("canal"), message)
+    assert (event.kind, event.op, event.ddl) == (*said, sql or None)

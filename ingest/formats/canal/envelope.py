@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ingest.codes import Code
-from ingest.ddl.parse import empties
+from ingest.ddl.parse import changes_schema, empties
 from ingest.errors import DecodeError
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.wire.contract import TopLevel
@@ -125,7 +125,9 @@ def op_of(envelope: Envelope) -> str:
         return "truncate" if empties(None, envelope.sql) else "ddl"
     if row_op is not None:
         return row_op
-    if envelope.is_statement or word in _STATEMENTS:
+    # Canal calls what its own parser of SQL cannot read a QUERY, and no DDL.
+    unread = word == "QUERY" and changes_schema(envelope.sql)
+    if unread or envelope.is_statement or word in _STATEMENTS:
         return "truncate" if empties(word, envelope.sql) else "ddl"
     op = _CONTROLS.get(word)
     if op is None:

@@ -383,6 +383,18 @@ def test_another_connector_of_oracle_is_oracle_all_the_same() -> None:
     assert row["after"] == {"DAY": "2026-03-11 12:20:46"}
 
 
+@pytest.mark.parametrize("connector", ["postgresql", "YugabyteDB", "yugabytedb"])
+def test_columns_that_yugabytedb_wraps_are_no_values(connector: str) -> None:
+    source = {"connector": connector, "db": "y", "schema": "public", "table": "t", "lsn": 7}
+    sent = {"op": "u", "after": {"id": {"value": 1, "set": True}, "a": None}, "source": source}
+    (row,) = rows("debezium", sent)
+    assert (row["error_code"], row["after"]) == ("unsupported", None)
+    # CockroachDB's JSON stands in the message as it is.
+    sent["after"] = {"id": 1, "a": {"value": 1, "set": True}}
+    (row,) = rows("debezium", sent)
+    assert row["after"] == {"id": "1", "a": '{"value": 1, "set": true}'}
+
+
 def test_an_identity_of_another_postgres_is_a_key() -> None:
     source = {"connector": "YugabyteDB", "db": "y", "schema": "public", "table": "t", "lsn": 7}
     sent = {"op": "d", "before": {"id": 1, "a": None}, "after": None, "source": source}

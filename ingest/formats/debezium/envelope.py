@@ -55,9 +55,10 @@ CASSANDRA = (
 )
 
 _YUGABYTE = (
-    "expected columns with their values, got those of YugabyteDB's gRPC connector, which wraps "
-    "each in value and set and writes null for one that did not change; let its transformation "
-    "YBExtractNewRecordState flatten them, or read the database by logical replication"
+    "expected columns with their values, got those of YugabyteDB's connectors, which wrap each in "
+    "value and set and write null for one that did not change; let the transformation "
+    "YBExtractNewRecordState flatten them, or read the database by logical replication with the "
+    "plugin pgoutput"
 )
 _SCYLLA = (
     "expected columns with their values, got those of ScyllaDB's connector, which wraps each in "
@@ -69,11 +70,7 @@ _AVRO_JSON = (
     "names the type of each value and which tools like kafka-avro-console-consumer print; read the "
     "topic itself, with format: debezium_avro"
 )
-_WRAPPED = {
-    "yugabytedb": ({"value", "set"}, _YUGABYTE),
-    "scylla": ({"value"}, _SCYLLA),
-}
-"""Connector -> the names that it wraps a column's value in, and why that is not decoded."""
+_VALUE_AND_SET = {"value", "set"}
 _NAMED_RECORD = re.compile(rb'\s*\{\s*"[^"\\]*\.Value"\s*:\s*\{')
 _NAMED_TYPE = re.compile(
     rb'"(?:snapshot|sequence|ts_ms|ts_us|ts_ns|ts_sec|table|schema|db|thread|query|gtid|txId|lsn|xmin'
@@ -89,15 +86,22 @@ def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
 
 
 def refuse_wrapped(source: Source, *images: dict[str, Any] | None) -> None:
-    """Raises unsupported where an image holds YugabyteDB's `{"value": 1, "set": true}` or
-    ScyllaDB's `{"value": 1}`, whose nulls are no NULL."""
-    wrapped = _WRAPPED.get(source.connector or "")
-    if wrapped is not None and any(
-        isinstance(value, dict) and value.keys() == wrapped[0]
-        for image in images
-        for value in (image or {}).values()
-    ):
-        raise DecodeError(Code.UNSUPPORTED, wrapped[1])
+    """Raises unsupported where an image has nothing but YugabyteDB's `{"value": 1, "set": true}`,
+    or holds ScyllaDB's `{"value": 1}` beside its key; their nulls are no NULL.
+
+    By logical replication YugabyteDB's connector calls itself postgresql (plugin yboutput).
+    """
+    for image in images:
+        values = [value for value in (image or {}).values() if value is not None]
+        structs = [value.keys() for value in values if value.__class__ is dict]
+        if (
+            structs
+            and len(structs) == len(values)
+            and all(names == _VALUE_AND_SET for names in structs)
+        ):
+            raise DecodeError(Code.UNSUPPORTED, _YUGABYTE)
+        if source.connector == "scylla" and {"value"} in structs:
+            raise DecodeError(Code.UNSUPPORTED, _SCYLLA)
 
 
 def refuse_named_types(value: bytes) -> None:

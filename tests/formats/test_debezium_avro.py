@@ -251,3 +251,33 @@ def test_a_schema_deeper_than_the_stack_is_refused(tmp_path: Path, depth: int, a
     row = as_json(reader.rows(Message(b"\0\0\0\0\1\0"))[0])
     assert row["error_code"] == ("bad_shape" if depth == 100 else "bad_avro")
     assert len(row["error"]) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("connector", "cell", "code"),
+    [
+        ("postgresql", {"value": "int32", "set": "boolean"}, "unsupported"),
+        ("scylla", {"value": "int32"}, "unsupported"),
+        ("postgresql", {"value": "int32", "scale": "int32"}, None),
+    ],
+)
+def test_columns_that_a_connector_wraps(
+    connector: str, cell: dict[str, str], code: str | None, tmp_path: Path
+) -> None:
+    """YugabyteDB's and ScyllaDB's, of which a null is no NULL."""
+    within = [{"field": name, "type": kind, "optional": True} for name, kind in cell.items()]
+    column = {"type": "struct", "name": "Cell", "field": "a", "optional": True, "fields": within}
+    row = {"type": "struct", "name": "Value", "field": "after", "optional": True}
+    texts = [{"type": "string", "field": name} for name in ("connector", "db", "table")]
+    fields = [
+        {**row, "fields": [column]},
+        {"type": "struct", "name": "Source", "field": "source", "fields": texts},
+        {"type": "string", "field": "op"},
+    ]
+    schema = {"type": "struct", "name": "s.t.Envelope", "fields": fields}
+    source = {"connector": connector, "db": "d", "table": "t"}
+    values = {name: kind == "boolean" or 1 for name, kind in cell.items()}
+    sent = {"op": "c", "after": {"a": values}, "source": source}
+    framed = SchemaFiles(tmp_path).framed({"schema": schema, "payload": sent})
+    reader = reader_of(order="arrival", options={"schema_folder": str(tmp_path)})
+    assert as_json(reader.rows(Message(framed))[-1])["error_code"] == code

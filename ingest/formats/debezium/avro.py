@@ -23,7 +23,7 @@ from ingest.events import Event
 from ingest.files.record import SCHEMA_HEADER
 from ingest.formats.debezium import json as debezium
 from ingest.formats.debezium.avro_writers import AvroKeys, Writer, Writers
-from ingest.formats.debezium.envelope import LOSSES, Inner, Source
+from ingest.formats.debezium.envelope import LOSSES, Inner, Source, refuse_structs
 from ingest.formats.debezium.events import heading_of, operation_of, plain_event
 from ingest.formats.debezium.flattened import OPERATION, Flattened
 from ingest.formats.debezium.mongodb import document_event
@@ -99,6 +99,8 @@ class _DebeziumAvro:
         if heading.op in ("truncate", "other"):
             refuse_rows(inner.op or "", before, after)
             return plain_event(heading)
+        if writer.structs:
+            refuse_structs(heading.source, writer.structs, columns=writer.width)
         return self._rows.change(
             heading,
             before=Image(before, value) if before else NO_IMAGE,

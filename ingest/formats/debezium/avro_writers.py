@@ -26,7 +26,7 @@ from ingest.wire.avro.framing import OTHER_LANGUAGES, confluent, not_confluent, 
 from ingest.wire.avro.reader import UNREADABLE, Read, reader
 from ingest.wire.avro.registry import Access, Registry, SchemaFolder, SchemaSource
 from ingest.wire.avro.schema import Field as AvroField
-from ingest.wire.avro.schema import Type, parse_schema
+from ingest.wire.avro.schema import Type, parse_schema, present
 from ingest.wire.contract import FormatOptions, TableName
 
 _MOST_WRITERS = 1_000
@@ -190,6 +190,11 @@ class Writer:
         self.envelope = self.record and is_envelope(type_)
         self.block = Block(Field(type="struct", fields=tuple(map(self._field, type_.fields))))
         self.names = tuple(map(name_of, type_.fields)) or None
+        row = next(filter(None, map(type_.field, ("after", "before"))), type_)
+        columns = [present(field.type) for field in row.fields]
+        self.width = len(columns)
+        self.structs = [{f.name for f in c.fields} for c in columns if c.kind == "record"]
+        """The names within the columns of a row that are records themselves."""
 
     def change(self, data: bytes, start: int, warnings: list[str]) -> Change:
         """The row change of an envelope. Raises bad_avro."""

@@ -13,7 +13,7 @@ Source: https://debezium.io/documentation/reference/3.6/connectors/ (source bloc
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -87,21 +87,24 @@ def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
 
 def refuse_wrapped(source: Source, *images: dict[str, Any] | None) -> None:
     """Raises unsupported where an image has nothing but YugabyteDB's `{"value": 1, "set": true}`,
-    or holds ScyllaDB's `{"value": 1}` beside its key; their nulls are no NULL.
-
-    By logical replication YugabyteDB's connector calls itself postgresql (plugin yboutput).
-    """
+    or holds ScyllaDB's `{"value": 1}` beside its key; their nulls are no NULL."""
     for image in images:
         values = [value for value in (image or {}).values() if value is not None]
         structs = [value.keys() for value in values if value.__class__ is dict]
-        if (
-            structs
-            and len(structs) == len(values)
-            and all(names == _VALUE_AND_SET for names in structs)
-        ):
-            raise DecodeError(Code.UNSUPPORTED, _YUGABYTE)
-        if source.connector == "scylla" and {"value"} in structs:
-            raise DecodeError(Code.UNSUPPORTED, _SCYLLA)
+        if structs:
+            refuse_structs(source, structs, columns=len(values))
+
+
+def refuse_structs(source: Source, structs: Sequence[Set[str]], *, columns: int) -> None:
+    """Raises unsupported as `refuse_wrapped`. `structs`: the names within the structs of a row
+    that has so many `columns`.
+
+    By logical replication YugabyteDB's connector calls itself postgresql (plugin yboutput).
+    """
+    if len(structs) == columns and all(names == _VALUE_AND_SET for names in structs):
+        raise DecodeError(Code.UNSUPPORTED, _YUGABYTE)
+    if source.connector == "scylla" and {"value"} in structs:
+        raise DecodeError(Code.UNSUPPORTED, _SCYLLA)
 
 
 def refuse_named_types(value: bytes) -> None:

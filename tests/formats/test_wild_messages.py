@@ -862,3 +862,18 @@ def test_a_delete_of_ticdc_with_its_key_alone() -> None:
     for number, image in ((0, "key"), (5, "full")):
         (row,) = rows("canal", of_canal({"id": "1"}, types, type="DELETE", id=number))
         assert row["before_image"] == image
+
+
+@pytest.mark.parametrize(("op", "before"), [("c", None), ("u", None), ("d", {"id": 1})])
+def test_what_singlestore_streams_is_no_snapshot(op: str, before: dict[str, Any] | None) -> None:
+    """Its connector says `snapshot` until it is started again, and sends no position."""
+    source = {"connector": "singlestore", "snapshot": "true", "db": "d", "table": "t"}
+    sent = {"op": op, "before": before, "after": before or {"id": 1}, "source": source}
+    if op == "d":
+        sent["after"] = None
+    (row,) = rows("debezium", sent)
+    assert row["error_code"] == "order_key_missing"
+    (row,) = rows("debezium", sent, order="arrival")
+    assert row["pos"][1] == 1
+    (row,) = rows("debezium", {**sent, "op": "r", "before": None, "after": {"id": 1}})
+    assert row["pos"][1] == 0

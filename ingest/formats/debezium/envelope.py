@@ -38,6 +38,7 @@ _WHOLE = frozenset((int,))
 _LATEST_MS = canonical.LATEST // 1000
 _SNAPSHOTS: set[bool | str | None] = {True, "true", "first", "last", "incremental"}
 _SNAPSHOTS |= {"first_in_data_collection", "last_in_data_collection"}
+_INSERTING = ("mysql", "mariadb")
 _FAMILIES = {
     **dict.fromkeys(("mysql", "mariadb", "ticdc", "tidb", "vitess"), "mysql"),
     **dict.fromkeys(("postgresql", "yugabytedb", "opengauss", "cockroachdb"), "postgres"),
@@ -248,8 +249,20 @@ def key_of(source: Source) -> tuple[str, ...] | None:
 
 
 def is_snapshot(source: Source) -> bool:
-    """Whether the event is a row of a snapshot, an incremental one included."""
+    """Whether the source block says that the message is of a snapshot, an incremental one too."""
     return source.snapshot in _SNAPSHOTS
+
+
+def is_snapshot_row(op: str, source: Source) -> bool:
+    """Whether a change is a row of a snapshot: a read, or an insert of the connector for MySQL,
+    which sent them so up to Debezium 1.5.
+
+    No snapshot updates or deletes: SingleStore's connector calls whatever it streams one, until it
+    is started again.
+    """
+    if op != "insert":
+        return op == "snapshot"
+    return is_snapshot(source) and (source.connector or "mysql").lower() in _INSERTING
 
 
 def micros(source: Source | Inner) -> int | None:

@@ -25,7 +25,7 @@ from ingest.formats.debezium.envelope import (
     Source,
     Transaction,
     family_of_connector,
-    is_snapshot,
+    is_snapshot_row,
     micros,
     names_of,
     plain_times,
@@ -252,7 +252,7 @@ def _table_changes(
         "event_time": event_times,
         "sent_time": plain_times(inners) or list(map(sent_micros, inners, warnings)),
         "order": orders_of(sources),
-        "snapshot": [s.op == "snapshot" or is_snapshot(s.source) for s in group],
+        "snapshot": [is_snapshot_row(s.op, s.source) for s in group],
         "warnings": warnings,
     }
     if not _NONE.issuperset([source.scn for source in sources]):

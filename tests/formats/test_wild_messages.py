@@ -877,3 +877,21 @@ def test_what_singlestore_streams_is_no_snapshot(op: str, before: dict[str, Any]
     assert row["pos"][1] == 1
     (row,) = rows("debezium", {**sent, "op": "r", "before": None, "after": {"id": 1}})
     assert row["pos"][1] == 0
+
+
+@pytest.mark.parametrize("name", ["auto", "debezium"])
+def test_json_behind_the_id_of_a_json_schema(name: str) -> None:
+    """Confluent's JsonSchemaConverter frames value and key."""
+    frame = b"\0\0\0\0\x07"
+    sent = debezium_row(MYSQL, {"id": 1, "a": "A+g="})
+    given = {"columns": {"d.t": {"id": "int", "a": "decimal(10,2)"}}}
+    value = frame + json.dumps(sent).encode()
+    found = reader_of(name, **given).rows(Message(value, frame + b'{"id":1}', topic="t"))
+    row = dict(zip((c.name for c in DECODED), found[-1], strict=True))
+    assert (row["format"], row["op"], row["key"]) == ("debezium", "insert", {"id": "1"})
+    assert row["after"] == {"id": "1", "a": "10.00"}
+    twice = value.replace(b'"op": "c"', b'"op": "c", "op": "d"')
+    (row,) = rows(name, twice)
+    assert row["error_code"] == "contradiction"
+    (row,) = rows("auto", frame + b'{"id": 1}')
+    assert (row["format"], row["error_code"]) == ("debezium_avro", "unsupported")

@@ -170,7 +170,8 @@ def recognise(message: Message) -> bool:
     )
 
 
-_BEFORE = tuple(f.recognise_bytes for f in (dts.FORMAT, ob_avro.FORMAT) if f.recognise_bytes)
+_OTHERS = (dts.FORMAT, ob_avro.FORMAT, debezium.FORMAT)
+_BEFORE = tuple(f.recognise_bytes for f in _OTHERS if f.recognise_bytes)
 
 
 FORMAT = Format(

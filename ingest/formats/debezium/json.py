@@ -2,7 +2,8 @@
 
 A message is one row change (`op`, `before`, `after`, `source`), or a schema change, transaction
 boundary, heartbeat, notice or tombstone; a flattened row has the columns on top. The schema block,
-where there is one, says how values are encoded; without it the source's `columns:` do.
+where there is one, says how values are encoded; without it the source's `columns:` do. The id of a
+JSON Schema may stand before it all (Confluent's JsonSchemaConverter); that schema is not asked.
 Source: https://debezium.io/documentation/reference/3.6/ (3.6.3.Final; schemas of 3.7 accepted);
 https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type (Debezium Envelope).
 """
@@ -42,6 +43,7 @@ from ingest.formats.debezium.topics import (
 )
 from ingest.formats.debezium.unavailable import DEFAULT
 from ingest.values import jsontext
+from ingest.wire.avro.framing import framed_json
 from ingest.wire.contract import (
     Decoder,
     Format,
@@ -51,6 +53,7 @@ from ingest.wire.contract import (
     TableDecoder,
 )
 from ingest.wire.contradictions import refuse_rows
+from ingest.wire.doubled_names import check_names
 
 _OUTER = msgspec.json.Decoder(Outer)
 _START = b'{"schema":'
@@ -75,6 +78,7 @@ class _Debezium:
     def decode(self, message: Message) -> Iterator[Event]:
         """The event of one message. Raises DecodeError for a message that is none."""
         warnings: list[str] = []
+        message = _unframed(message)
         value = message.value
         if not value or value == b"null":
             # the text is how Connect's JsonConverter without schemas writes a tombstone
@@ -210,6 +214,24 @@ class _Debezium:
         )
 
 
+def _unframed(message: Message) -> Message:
+    """The message as JSON alone: Confluent's JsonSchemaConverter writes the id of a JSON Schema
+    before value and key. Raises contradiction where a name of the envelope stands twice."""
+    value, key = message.value, message.key
+    if value and value[0] == 0 and (body := framed_json(value)) is not None:
+        check_names(body, flat=FORMAT.flat, envelope=FORMAT.envelope)
+        message = message._replace(value=body)
+    if key and key[0] == 0 and (body := framed_json(key)) is not None:
+        message = message._replace(key=body)
+    return message
+
+
+def recognise_framed(message: Message) -> bool:
+    """Whether a message is one of Debezium's behind the id of a JSON Schema."""
+    body = framed_json(message.value or b"")
+    return body is not None and recognise(jsontext.members(body))
+
+
 def decoder(options: FormatOptions) -> Decoder:
     """The decoder of one source's messages."""
     return _Debezium(options).decode
@@ -247,7 +269,8 @@ FORMAT = Format(
     recognised="op of one letter with a source that names its place in a log, on top or under "
     "payload (inserts and updates also without, by after or before); ddl with tableChanges or such "
     "a source, historyRecord; a transaction's status, id and event_count; ts_ms alone; a "
-    "changefeed's resolved alone; __op or __deleted; schema and payload both null",
+    "changefeed's resolved alone; __op or __deleted; schema and payload both null. The id of a "
+    "JSON Schema may stand before them",
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
     "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, txSeq or ssn; SQL Server commit_lsn, "
     "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "
@@ -256,6 +279,7 @@ FORMAT = Format(
     "apart: order: arrival",
     flat=True,
     recognise=recognise,
+    recognise_bytes=recognise_framed,
     envelope=_ENVELOPE,
     headers=frozenset((OLD_KEY, NEW_KEY)),
     empty_header=OPERATION,

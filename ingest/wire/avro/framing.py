@@ -2,7 +2,7 @@
 
 | framing | before the datum | |
 |---|---|---|
-| Confluent's | a zero byte, the schema's id in four | `confluent` |
+| Confluent's | a zero byte, the schema's id in four | `confluent`; of JSON `framed_json` |
 | Avro's single object | C3 01, the schema's fingerprint in eight | `single_object` |
 | Apicurio's | a zero byte, an id in eight | `refused` |
 | Apicurio's and Confluent's with headers | nothing: the id is in a header | `id_in_header` |
@@ -107,17 +107,24 @@ def refused(data: bytes) -> str | None:
     return None
 
 
+def framed_json(data: bytes) -> bytes | None:
+    """The JSON behind a schema's id, as Confluent's JsonSchemaConverter writes it; else None."""
+    body = data[_CONFLUENT:]
+    if data[:1] != b"\0" or body[:1] != b"{" or body.rstrip()[-1:] != b"}":
+        return None
+    try:
+        msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return body
+
+
 def other_language(data: bytes) -> str | None:
     """What bytes that begin as Confluent's framing does are, where no Avro of that id follows."""
-    body = data[_CONFLUENT:]
-    if body[:1] == b"{" and body.rstrip()[-1:] == b"}":
-        try:
-            msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
+    if framed_json(data) is not None:
         return (
             "expected Avro behind the schema's id, got JSON, framed for JSON Schema: set the "
-            "connector's value.converter to JsonConverter (format: debezium) or to AvroConverter"
+            "source's format to debezium, which reads it"
         )
     if _has_eight(data):
         return (

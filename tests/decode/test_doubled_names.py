@@ -42,7 +42,7 @@ def doubled(value: bytes, envelope: tuple[str, ...]) -> Iterator[tuple[bytes, by
         written = msgspec.json.encode(name) + b":"
         rest = msgspec.json.encode(top)[1:]
         yield b"{" + written + other + b"," + rest, b"{" + written + bytes(raw) + b"," + rest
-        if name in envelope and bytes(raw)[:2] not in (b"", b"nu", b"[]"):
+        if name in envelope and bytes(raw)[:1] in b"{[" and bytes(raw) not in (b"", b"[]"):
             inside = tuple(p.removeprefix(f"{name}.") for p in envelope if p.startswith(f"{name}."))
             for pair in doubled(bytes(raw), inside):
                 first, same = (

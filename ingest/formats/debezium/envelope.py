@@ -13,7 +13,7 @@ Source: https://debezium.io/documentation/reference/3.6/connectors/ (source bloc
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from msgspec import UNSET, Raw, UnsetType
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.values import canonical
+from ingest.values.jsontext import members
 from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import (
     SPACES_OF_JSON,
@@ -190,6 +191,38 @@ class Outer(Inner, gc=False):
 
     schema: Raw = Raw()
     payload: Inner | UnsetType | None = UNSET
+
+
+_ATTRIBUTE = "iodebezium"
+_ATTRIBUTES = {name.replace("_", ""): name for name in Source.__struct_fields__}
+_IMAGES = ("before", "after", "updateDescription", "filter", "patch")
+
+
+def of_cloud_event(top: Mapping[str, Raw]) -> bytes | None:
+    """The envelope that Debezium's CloudEventsConverter spells in attributes, as JSON: the images
+    are in `data`, with Connect's schema or without. None where it says no operation, or has Avro.
+
+    Source: https://debezium.io/documentation/reference/3.6/integrations/cloudevents.html
+    """
+    told = {
+        name.removeprefix(_ATTRIBUTE): raw
+        for name, raw in top.items()
+        if name.startswith(_ATTRIBUTE)
+    }
+    data = bytes(top.get("data", b""))
+    if "op" not in told or data[:1] != b"{":
+        return None
+    images = members(data)
+    schema = images.get("schema") if images.keys() == {"schema", "payload"} else None
+    if schema is not None:
+        images = members(bytes(images["payload"]))
+    payload: dict[str, Any] = {name: images[name] for name in _IMAGES if name in images}
+    payload["op"] = told["op"]
+    payload["source"] = {_ATTRIBUTES[at]: raw for at, raw in told.items() if at in _ATTRIBUTES}
+    if "txid" in told:
+        payload["transaction"] = {"id": told["txid"]}
+    spelt = payload if schema is None else {"schema": schema, "payload": payload}
+    return msgspec.json.encode(spelt)
 
 
 OPS = {

@@ -24,6 +24,7 @@ from ingest.formats.debezium.envelope import (
     LOSSES,
     Inner,
     Outer,
+    of_cloud_event,
     refuse_named_types,
     wraps_payload,
 )
@@ -184,9 +185,7 @@ class _Debezium:
         if self._flattened.says(top):
             return self._flattened.event(value, block, message, warnings=warnings)
         if "specversion" in top:
-            raise DecodeError(
-                Code.UNSUPPORTED, "expected a Debezium envelope, got CloudEvents; use JsonConverter"
-            )
+            return self._cloud_event(top, message, warnings)
         if "payload" in top and (len(top) == 1 or "schema" in top or self._wraps(top, message)):
             block = self._rows.schemas.block(bytes(top.get("schema", b"")))
             value = bytes(top["payload"])
@@ -197,6 +196,8 @@ class _Debezium:
             top = jsontext.members(value)
             if self._flattened.says(top):
                 return self._flattened.event(value, block, message, warnings=warnings)
+            if "specversion" in top:
+                return self._cloud_event(top, message, warnings)
         among_rows = self._flattened.admits(message)
         if is_schema_change(top, among_rows=among_rows) or bytes(top.get("op", b"")) == b'"a"':
             return schema_change_event(value, warnings)
@@ -212,6 +213,19 @@ class _Debezium:
             "expected op with before, after or source, or a message Debezium is known to send, "
             f"got {jsontext.excerpt(value)}; rows without an envelope need flattened: true",
         )
+
+    def _cloud_event(
+        self, top: Mapping[str, msgspec.Raw], message: Message, warnings: list[str]
+    ) -> Event:
+        """The event of a CloudEvent. Raises unsupported where it has no images in JSON."""
+        envelope = of_cloud_event(top)
+        if envelope is None:
+            raise DecodeError(
+                Code.UNSUPPORTED,
+                "expected a CloudEvent with iodebeziumop and an object as data, got another; set "
+                "the converter's data.serializer.type to json, or value.converter to JsonConverter",
+            )
+        return self._event(envelope, message, warnings, whole=True)
 
 
 def _unframed(message: Message) -> Message:
@@ -269,8 +283,8 @@ FORMAT = Format(
     recognised="op of one letter with a source that names its place in a log, on top or under "
     "payload (inserts and updates also without, by after or before); ddl with tableChanges or such "
     "a source, historyRecord; a transaction's status, id and event_count; ts_ms alone; a "
-    "changefeed's resolved alone; __op or __deleted; schema and payload both null. The id of a "
-    "JSON Schema may stand before them",
+    "changefeed's resolved alone; __op or __deleted; schema and payload both null; CloudEvents "
+    "by iodebezium before their attributes. The id of a JSON Schema may stand before them",
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
     "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, txSeq or ssn; SQL Server commit_lsn, "
     "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "

@@ -281,3 +281,27 @@ def test_columns_that_a_connector_wraps(
     framed = SchemaFiles(tmp_path).framed({"schema": schema, "payload": sent})
     reader = reader_of(order="arrival", options={"schema_folder": str(tmp_path)})
     assert as_json(reader.rows(Message(framed))[-1])["error_code"] == code
+
+
+def test_rows_of_ticdcs_avro(tmp_path: Path) -> None:
+    """Rows alone, with what its extension adds, and empty messages for deletes."""
+    columns = {"id": "int32", "_tidb_op": "string", "_tidb_commit_ts": "int64"}
+    columns["_tidb_commit_physical_time"] = "int64"
+    fields = [{"type": kind, "field": name} for name, kind in columns.items()]
+    files = SchemaFiles(tmp_path)
+    schema = {"type": "struct", "name": "default.shop.orders", "fields": fields}
+    values = (1, "u", 425102843885568001, 1621588800000)
+    value = files.framed({"schema": schema, "payload": dict(zip(columns, values, strict=True))})
+    key = files.framed({"schema": {**schema, "fields": fields[:1]}, "payload": {"id": 1}})
+    folder = {"schema_folder": str(tmp_path)}
+    refused = as_json(reader_of(options=folder).rows(Message(value, key))[-1])
+    assert "prefix: _tidb_" in refused["error"]
+    told = {**folder, "flattened": True, "prefix": "_tidb_", "tombstone": "delete"}
+    reader = reader_of(order="arrival", options=told)
+    names = ("op", "db", "table", "key", "after", "event_time")
+    for data, wanted in (
+        (value, ("update", "shop", "orders", {"id": "1"}, {"id": "1"}, "2021-05-21T09:20:00Z")),
+        (None, ("delete", "shop", "orders", {"id": "1"}, None, None)),
+    ):
+        row = as_json(reader.rows(Message(data, key, topic="cdc.shop.orders"))[-1])
+        assert tuple(row[name] for name in names) == wanted

@@ -144,10 +144,13 @@ class _DebeziumAvro:
                 )
         if self._flattened.admits(message):
             return self._flattened.event(raw, writer.block, message, warnings=warnings)
+        needed = "flattened: true"
+        if "_tidb_op" in top:
+            needed = "options: {flattened: true, prefix: _tidb_, tombstone: delete}, as TiCDC's are"
         raise DecodeError(
             Code.UNKNOWN_OP,
             "expected an envelope, or a record Debezium is known to send, "
-            f"got {jsontext.excerpt(raw)}; rows without an envelope need flattened: true",
+            f"got {jsontext.excerpt(raw)}; rows without an envelope need {needed}",
         )
 
 

@@ -34,6 +34,7 @@ _META = (
     _SOURCE
     | {"op", "deleted", "name", "version", "server_id", "thread", "query", "xmin"}
     | {"rs", "lsid", "txnNumber", "wallTime"}  # MongoDB's
+    | {"commit_physical_time"}  # TiCDC's Avro, whose prefix is _tidb_
 )
 _TRANSACTION = {"transaction_id", "transaction_total_order", "transaction_data_collection_order"}
 _NUMBERS = frozenset(
@@ -216,6 +217,8 @@ class Flattened:
         for word, value in fields.items():
             if word in _SENT:
                 process[word] = value
+            elif word == "commit_physical_time":
+                inside["ts_ms"] = value
             else:
                 inside[word.removeprefix("source_")] = value
         return inside, process

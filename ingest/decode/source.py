@@ -38,6 +38,7 @@ from ingest.wire.contract import (
     TableDecoder,
 )
 from ingest.wire.doubled_names import check_names
+from ingest.wire.strangers import advice_on_bytes
 
 SilverRow = tuple[Any, ...]
 """One row in the order of `ingest.events.DECODED`; times in microseconds."""
@@ -159,6 +160,9 @@ class SourceDecoder:
             return self._lift(message, epoch, now, name=name, events=list(decode(message)))
         except DecodeError as error:
             code, text = error.code, error.text
+            if code is Code.BAD_JSON and name and FORMATS[name].recognise is not None:
+                told = advice_on_bytes(message.value or b"", message.headers)
+                text = f"{text}; {told}" if told else text
         except Exception as error:
             code, text = Code.DECODER_FAILED, f"{type(error).__name__}: {error}"
         return [self.reject(message, epoch, now, name=name, code=code, text=text)]

@@ -121,7 +121,8 @@ class Detection:
         found = [*read]
         if len(found) == 1:
             return Recognised(found[0], read=read[found[0]])
-        advised = advice_on_bytes(value, message.headers) if not found else ""
+        known = None if found else advice_on_bytes(value, message.headers)
+        advised = known or "set the source's format"
         raise _refusal(found, message, "bytes that are no JSON object", advised=advised)
 
     def _learnt(self, names: tuple[str, ...], top: TopLevel) -> _Known:

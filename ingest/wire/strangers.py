@@ -146,8 +146,8 @@ def advice(top: TopLevel) -> str:
     return "set the source's format"
 
 
-def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
-    """What to do about bytes that no format recognises."""
+def advice_on_bytes(value: bytes, headers: Headers = ()) -> str | None:
+    """What to do about bytes that no format recognises; None where nothing tells what they are."""
     if any(name.startswith("apicurio.") for name, _ in headers):
         return (
             "its headers name a schema of an Apicurio registry, which only the message itself may "
@@ -161,7 +161,7 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
             "it is an array: each record has one message, so cut arrays into their elements before "
             "they are sent"
         )
-    return refused(value) or _encoding(value) or "set the source's format"
+    return refused(value) or _encoding(value)
 
 
 _COMPRESSED = {
@@ -174,6 +174,8 @@ _COMPRESSED = {
     b"\x78\xda": "zlib",
     b"\xff\x06\x00\x00sNaPpY": "snappy",
 }
+_CANAL = b"\x18\x07\x2a"
+"""How a CanalPacket of messages begins: its type, 7, and its body."""
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0{", b"{\0")
 
 
@@ -186,6 +188,8 @@ def _encoding(value: bytes) -> str | None:
                 "it to the producer's compression.type, which the broker's client undoes (files "
                 "are unpacked by their suffix)"
             )
+    if value.startswith(_CANAL):
+        return "it looks like Canal's Protobuf: set canal.mq.flatMessage to true, which writes JSON"
     if value.startswith(_WIDE):
         return "it looks like UTF-16: messages are read as UTF-8"
     if value.lstrip()[:1] == b'"':

@@ -61,6 +61,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(ROW.encode("utf-16-be")), "unknown_format", "UTF-16"),
         (Message(base64.b64encode(ROW.encode())), "unknown_format", "framing: base64_lines"),
         (Message(b'{"data":{"id":1},"type":"INSERT"}'), "unknown_format", "format: maxwell"),
+        (Message(b"\x18\x07*\x02\x08\x01"), "unknown_format", "canal.mq.flatMessage"),
+        (Message(b"<row/>"), "unknown_format", "set the source's format"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -68,7 +70,7 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "array", "qlik", "goldengate", "changefeed", "changefeed's end", "iceberg", "flatten",
          "nifi", "connect",
          "connect's text", "text within", "text", "gzip", "utf-16", "utf-16 without a mark",
-         "base64", "maxwell"],
+         "base64", "maxwell", "canal's protobuf", "xml"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))
@@ -80,3 +82,20 @@ def test_a_byte_behind_an_id_of_eight_is_enough_to_see_it() -> None:
     [row] = as_dicts(reader_of("debezium_avro").rows(Message(bytes(8) + b"\x05\x0e")))
     assert row["error_code"] == "unsupported"
     assert "apicurio.registry.as-confluent" in row["error"]
+
+
+@pytest.mark.parametrize("name", ["canal", "debezium", "maxwell", "wal2json"])
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (gzip.compress(ROW.encode()), "compressed with gzip"),
+        (ROW.encode("utf-16"), "UTF-16"),
+        (b"\x03\0" + bytes(16) + b"abc", "AWS Glue"),
+        (b"\x18\x07*\x02\x08\x01", "canal.mq.flatMessage"),
+    ],
+    ids=["gzip", "utf-16", "glue", "canal's protobuf"],
+)
+def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, advice: str) -> None:
+    [row] = as_dicts(reader_of(name).rows(Message(value, topic="t")))
+    assert row["error_code"] == "bad_json"
+    assert advice in row["error"]

@@ -895,3 +895,28 @@ def test_json_behind_the_id_of_a_json_schema(name: str) -> None:
     assert row["error_code"] == "contradiction"
     (row,) = rows("auto", frame + b'{"id": 1}')
     assert (row["format"], row["error_code"]) == ("debezium_avro", "unsupported")
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "order", "time"),
+    [
+        ({"db": "d", "table": "t", "file": "b.3", "pos": 4, "ts_sec": 5}, "t", [3, 4], 5_000_000),
+        ({"db": "d", "table": "t", "lsn": 7, "ts_usec": 5_000_006}, "t", [7, 7], 5_000_006),
+        ({"ns": "d.c.x", "ord": 3, "sec": 5, "h": 1}, "c.x", [5, 3], 5_000_000),
+    ],
+    ids=["mysql", "postgresql", "mongodb"],
+)
+@pytest.mark.parametrize("op", ["c", "d"])
+def test_source_blocks_before_0_10(
+    op: str, source: dict[str, Any], name: str, order: list[int], time: int
+) -> None:
+    row: Any = {"_id": 1, "a": "x"}
+    image = json.dumps(row) if "ns" in source else row
+    sent = {"op": op, "source": {"name": "s", **source}, "after": None if op == "d" else image}
+    if "ns" not in source:
+        sent["before"] = row if op == "d" else None
+    found = reader_of("auto").rows(Message(json.dumps(sent).encode(), b'{"id":"1"}', topic="t"))
+    told = dict(zip((c.name for c in DECODED), found[-1], strict=True))
+    assert (told["db"], told["table"], told["event_time"]) == ("d", name, time)
+    assert list(told["pos"][2:4]) == order
+    assert "ns" not in source or told["key"] == {"_id": "1"}

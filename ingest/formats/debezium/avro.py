@@ -23,7 +23,13 @@ from ingest.events import Event
 from ingest.files.record import SCHEMA_HEADER
 from ingest.formats.debezium import json as debezium
 from ingest.formats.debezium.avro_writers import AvroKeys, Writer, Writers
-from ingest.formats.debezium.envelope import LOSSES, Inner, Source, refuse_structs
+from ingest.formats.debezium.envelope import (
+    LOSSES,
+    Inner,
+    Source,
+    refuse_structs,
+    with_collection,
+)
 from ingest.formats.debezium.events import heading_of, operation_of, plain_event
 from ingest.formats.debezium.flattened import OPERATION, Flattened
 from ingest.formats.debezium.mongodb import document_event
@@ -135,7 +141,7 @@ class _DebeziumAvro:
             return control_event(sent, raw, warnings)
         if "op" in top and "source" in top:
             inner = _INNER.decode(raw)
-            source = inner.source or Source()
+            source = with_collection(inner.source or Source())
             if source.collection is not None:
                 message = message._replace(key=self._keys.as_json(message.key))
                 op, schemas = operation_of(inner), self._rows.schemas

@@ -116,12 +116,20 @@ def refuse_named_types(value: bytes) -> None:
 
 
 class Source(msgspec.Struct, gc=False):
-    """`source`: where the event stood in the source's log. Fields of all connectors."""
+    """`source`: where the event stood in the source's log. Fields of all connectors.
+
+    Before Debezium 0.10 times were called ts_sec (MySQL), ts_usec (PostgreSQL) and sec (MongoDB),
+    and a collection and its database ns.
+    """
 
     connector: str | None = None
     ts_ms: Number = None
     ts_us: Number = None
     ts_ns: Number = None
+    ts_sec: Any = None
+    ts_usec: Any = None
+    sec: Any = None
+    ns: Any = None
     snapshot: bool | str | None = None
     db: str | None = None
     schema: str | None = None
@@ -260,6 +268,13 @@ def wraps_payload(members: Collection[str]) -> bool:
     return "payload" in members and {*members} <= {"payload", "schemaId"}
 
 
+def with_collection(source: Source) -> Source:
+    """The source block, its collection named as it is since 0.10."""
+    if source.ns.__class__ is str and source.collection is None:
+        source.db, _, source.collection = source.ns.partition(".")
+    return source
+
+
 def names_of(source: Source) -> TableName:
     """Database, schema and table, under whichever names the connector has for them: oracdc's
     `pdb_name` and `owner`, Vitess's and Cassandra's `keyspace`, SeaTunnel's `database`,
@@ -307,6 +322,8 @@ def micros(source: Source | Inner) -> int | None:
     if count is None and ms.__class__ is int and 0 < ms < _LATEST_MS:
         return ms * 1000
     count = whole(count)
+    if count is None and ms is None and isinstance(source, Source):
+        count = _micros_before_0_10(source)
     if count is None:
         ns = whole(source.ts_ns) if ms is None else None
         count = (whole(ms) or 0) * 1000 if ns is None else ns // 1000
@@ -315,6 +332,11 @@ def micros(source: Source | Inner) -> int | None:
             Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(count)[:40]} µs"
         )
     return count if count not in (0, -1, -1000) else None
+
+
+def _micros_before_0_10(source: Source) -> int | None:
+    seconds = whole(source.sec if source.ts_sec is None else source.ts_sec)
+    return whole(source.ts_usec) if seconds is None else seconds * 1_000_000
 
 
 def plain_times(told: Sequence[Source | Inner]) -> list[int] | None:

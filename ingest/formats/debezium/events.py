@@ -18,6 +18,7 @@ from ingest.formats.debezium.envelope import (
     micros,
     names_of,
     sent_micros,
+    with_collection,
 )
 from ingest.formats.debezium.order import crowded, order_of
 from ingest.wire.contract import TableName
@@ -47,7 +48,7 @@ def heading_of(inner: Inner, *, names: TableName | None = None, warnings: list[s
     Raises unknown_op, and unsupported for what Cassandra's connector sends.
     """
     op = operation_of(inner)
-    source = inner.source or Source()
+    source = with_collection(inner.source or Source())
     if source.keyspace is not None and source.connector == "cassandra":
         raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
     names = names_of(source) if names is None else names

@@ -171,8 +171,10 @@ def _spanner(source: Source) -> Order:
 
 def _ord(source: Source) -> Order:
     """The second of the oplog entry and its number in that second."""
-    number, time = whole(source.ord), whole(source.ts_ms)
-    return None if number is None or time is None else (time // 1000, number)
+    number, time, second = whole(source.ord), whole(source.ts_ms), whole(source.sec)
+    if time is not None:
+        second = time // 1000
+    return None if number is None or second is None else (second, number)
 
 
 def _commit_ts(source: Source) -> Order:

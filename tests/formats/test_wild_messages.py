@@ -920,3 +920,27 @@ def test_source_blocks_before_0_10(
     assert (told["db"], told["table"], told["event_time"]) == ("d", name, time)
     assert list(told["pos"][2:4]) == order
     assert "ns" not in source or told["key"] == {"_id": "1"}
+
+
+IBM_I = {"connector": "db2as400", "name": "ibmi.eu", "db": "S1", "receiver": "R1"}
+
+
+@pytest.mark.parametrize(
+    ("source", "topic", "names"),
+    [
+        (IBM_I, "ibmi.eu.LIB.ORDERS", ("S1", "LIB", "ORDERS")),
+        ({"name": "o", "scn": 5}, "o.HR.EMPLOYEES", ("HR", None, "EMPLOYEES")),
+        ({"name": "o", "scn": 5}, "o.ORCL.HR.EMPLOYEES", ("ORCL", "HR", "EMPLOYEES")),
+        ({"name": "o", "db": "shop", "table": ""}, "o.shop.t", ("shop", None, "t")),
+        ({"name": "o", "scn": 5}, "other.HR.EMPLOYEES", (None, None, None)),
+        ({"name": "o", "scn": 5}, "landing/o.HR.EMPLOYEES", (None, None, None)),
+        ({"name": "o", "db": "d", "table": "t"}, "o.e.u", ("d", None, "t")),
+    ],
+)
+def test_a_topic_names_the_table_where_the_source_block_does_not(
+    source: dict[str, Any], topic: str, names: tuple[str | None, ...]
+) -> None:
+    value = json.dumps(debezium_row(source, {"id": 1})).encode()
+    found = reader_of("debezium", order="arrival").rows(Message(value, topic=topic))
+    row = dict(zip((c.name for c in DECODED), found[-1], strict=True))
+    assert (row["db"], row["schema"], row["table"]) == names

@@ -101,7 +101,7 @@ class _DebeziumAvro:
     ) -> Event:
         value = message.value or b""
         inner, before, after, names, columns = writer.change(value, start, warnings)
-        heading = heading_of(inner, names=names, warnings=warnings)
+        heading = heading_of(inner, message.topic, names=names, warnings=warnings)
         if heading.op in ("truncate", "other"):
             refuse_rows(inner.op or "", before, after)
             return plain_event(heading)

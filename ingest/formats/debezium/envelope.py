@@ -123,6 +123,7 @@ class Source(msgspec.Struct, gc=False):
     """
 
     connector: str | None = None
+    name: Any = None
     ts_ms: Number = None
     ts_us: Number = None
     ts_ns: Number = None
@@ -286,6 +287,21 @@ def names_of(source: Source) -> TableName:
     schema = source.schema or source.owner or source.schema_name
     table = source.table or source.collection or source.table_name
     return db or None, schema or None, table or None
+
+
+def named_by_topic(names: TableName, source: Source, topic: str) -> TableName:
+    """The names of a source block without a table, completed by the topic, which is called by the
+    connector's own name and the table's: IBM i's blocks name none, nor Oracle's before 0.10."""
+    prefix = f"{source.name}."
+    if names[2] is not None or source.name.__class__ is not str or not topic.startswith(prefix):
+        return names
+    *containers, table = topic.removeprefix(prefix).split(".")
+    if not table or len(containers) > 2:
+        return names
+    db, schema, _ = names
+    if containers and db in (None, containers[0]):
+        db = containers.pop(0)
+    return db, schema or (containers.pop() if containers else None), table
 
 
 def key_of(source: Source) -> tuple[str, ...] | None:

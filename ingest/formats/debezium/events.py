@@ -16,6 +16,7 @@ from ingest.formats.debezium.envelope import (
     Transaction,
     is_snapshot_row,
     micros,
+    named_by_topic,
     names_of,
     sent_micros,
     with_collection,
@@ -42,8 +43,11 @@ class Heading(NamedTuple):
     transaction: Transaction | None = None
 
 
-def heading_of(inner: Inner, *, names: TableName | None = None, warnings: list[str]) -> Heading:
-    """The heading of an envelope, of the table `names` or that which its source block names.
+def heading_of(
+    inner: Inner, topic: str, *, names: TableName | None = None, warnings: list[str]
+) -> Heading:
+    """The heading of an envelope, of the table `names` or that which its source block names, or
+    its topic where neither does.
 
     Raises unknown_op, and unsupported for what Cassandra's connector sends.
     """
@@ -51,7 +55,9 @@ def heading_of(inner: Inner, *, names: TableName | None = None, warnings: list[s
     source = with_collection(inner.source or Source())
     if source.keyspace is not None and source.connector == "cassandra":
         raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
-    names = names_of(source) if names is None else names
+    names = names or names_of(source)
+    if op != "other":
+        names = named_by_topic(names, source, topic)
     sent = sent_micros(inner, warnings)
     return Heading(op, inner.op or "", source, names, sent, warnings, inner.transaction)
 

@@ -153,7 +153,7 @@ class _Debezium:
         return block
 
     def _row(self, inner: Inner, block: Block, *, message: Message, warnings: list[str]) -> Event:
-        heading = heading_of(inner, warnings=warnings)
+        heading = heading_of(inner, message.topic, warnings=warnings)
         op, source = heading.op, heading.source
         if op == "truncate" or op == "other":
             refuse_rows(inner.op or "", inner.before, inner.after)

@@ -944,3 +944,22 @@ def test_a_topic_names_the_table_where_the_source_block_does_not(
     found = reader_of("debezium", order="arrival").rows(Message(value, topic=topic))
     row = dict(zip((c.name for c in DECODED), found[-1], strict=True))
     assert (row["db"], row["schema"], row["table"]) == names
+
+
+@pytest.mark.parametrize(
+    ("connector", "after", "code"),
+    [
+        ("scylla", {"id": 1, "a": {"value": 2}}, "unsupported"),
+        ("scylla", {"id": 1, "a": None}, "unsupported"),
+        ("scylla", {"id": 1, "a": 2}, None),
+        ("cassandra", {"id": {"value": 1, "deletion_ts": None, "set": True}}, "unsupported"),
+        ("cassandra", {"id": 1}, "unsupported"),
+        (None, {"id": {"value": 1, "deletion_ts": None, "set": True}}, "unsupported"),
+    ],
+)
+def test_nulls_of_cassandra_and_scylladb_are_no_null(
+    connector: str | None, after: dict[str, Any], code: str | None
+) -> None:
+    source = {"connector": connector, "keyspace_name": "k", "table_name": "t"}
+    (row,) = rows("debezium", debezium_row(source, after), order="arrival")
+    assert row["error_code"] == code

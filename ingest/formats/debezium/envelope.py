@@ -72,7 +72,7 @@ _AVRO_JSON = (
     "names the type of each value and which tools like kafka-avro-console-consumer print; read the "
     "topic itself, with format: debezium_avro"
 )
-_VALUE_AND_SET = {"value", "set"}
+_VALUE_AND_SET, _CELL = {"value", "set"}, {"value", "deletion_ts", "set"}
 _NAMED_RECORD = re.compile(rb'\s*\{\s*"[^"\\]*\.Value"\s*:\s*\{')
 _NAMED_TYPE = re.compile(
     rb'"(?:snapshot|sequence|ts_ms|ts_us|ts_ns|ts_sec|table|schema|db|thread|query|gtid|txId|lsn|xmin'
@@ -87,14 +87,19 @@ def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
         raise DecodeError(Code.UNSUPPORTED, _AVRO_JSON)
 
 
-def refuse_wrapped(source: Source, *images: dict[str, Any] | None) -> None:
-    """Raises unsupported where an image has nothing but YugabyteDB's `{"value": 1, "set": true}`,
-    or holds ScyllaDB's `{"value": 1}` beside its key; their nulls are no NULL."""
-    for image in images:
+def refuse_wrapped(
+    source: Source, *, before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> None:
+    """Raises unsupported where an image has nothing but YugabyteDB's `{"value": 1, "set": true}`
+    or Cassandra's, or is ScyllaDB's, with `{"value": 1}` beside its key or null, which is what the
+    statement left out: their nulls are no NULL."""
+    for image in (before, after):
         values = [value for value in (image or {}).values() if value is not None]
         structs = [value.keys() for value in values if value.__class__ is dict]
         if structs:
             refuse_structs(source, structs, columns=len(values))
+    if source.connector == "scylla" and None in (after or {}).values():
+        raise DecodeError(Code.UNSUPPORTED, _SCYLLA)
 
 
 def refuse_structs(source: Source, structs: Sequence[Set[str]], *, columns: int) -> None:
@@ -103,8 +108,10 @@ def refuse_structs(source: Source, structs: Sequence[Set[str]], *, columns: int)
 
     By logical replication YugabyteDB's connector calls itself postgresql (plugin yboutput).
     """
-    if len(structs) == columns and all(names == _VALUE_AND_SET for names in structs):
-        raise DecodeError(Code.UNSUPPORTED, _YUGABYTE)
+    if len(structs) == columns:
+        for wrapped, why in ((_VALUE_AND_SET, _YUGABYTE), (_CELL, CASSANDRA)):
+            if all(names == wrapped for names in structs):
+                raise DecodeError(Code.UNSUPPORTED, why)
     if source.connector == "scylla" and {"value"} in structs:
         raise DecodeError(Code.UNSUPPORTED, _SCYLLA)
 

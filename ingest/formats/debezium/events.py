@@ -53,7 +53,7 @@ def heading_of(
     """
     op = operation_of(inner)
     source = with_collection(inner.source or Source())
-    if source.keyspace is not None and source.connector == "cassandra":
+    if source.connector == "cassandra":
         raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
     names = names or names_of(source)
     if op != "other":

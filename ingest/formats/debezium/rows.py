@@ -102,7 +102,7 @@ class Rows:
     ) -> Event:
         """One row change. Raises no_image where neither an image nor a key names the row."""
         op, warnings = heading.op, heading.warnings
-        refuse_wrapped(heading.source, before.columns, after.columns)
+        refuse_wrapped(heading.source, before=before.columns, after=after.columns)
         before, after = _sides(op, before, after, warnings=warnings)
         key = self.keys.names(message.key, needed=columns.keys is None)
         flink = heading.source.connector is None

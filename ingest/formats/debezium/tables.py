@@ -314,7 +314,7 @@ def _sent(at: int, inner: Inner, texts: list[bytes]) -> _Sent | None:
     source, op = inner.source, OPS.get(inner.op or "")
     if source is None or op not in _ROWS or inner.ddl is not None:
         return None
-    if source.table is None or source.keyspace is not None:
+    if source.table is None or source.keyspace is not None or source.keyspace_name is not None:
         return None
     if source.value_capture_type is not None or source.pkNames is not None:
         return None

@@ -384,15 +384,46 @@ def test_another_connector_of_oracle_is_oracle_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("connector", ["postgresql", "YugabyteDB", "yugabytedb"])
-def test_columns_that_yugabytedb_wraps_are_no_values(connector: str) -> None:
+@pytest.mark.parametrize("typed", [False, True])
+def test_columns_in_yugabytedbs_cells(connector: str, typed: bool) -> None:
+    """`set` tells what a statement wrote from what it left alone, which is null."""
     source = {"connector": connector, "db": "y", "schema": "public", "table": "t", "lsn": 7}
-    sent = {"op": "u", "after": {"id": {"value": 1, "set": True}, "a": None}, "source": source}
-    (row,) = rows("debezium", sent)
-    assert (row["error_code"], row["after"]) == ("unsupported", None)
+    cells = {"id": 1, "a": "A+g=", "b": None}
+
+    def told(op: str, *names: str) -> dict[str, Any]:
+        image = {n: {"value": v, "set": True} if n in names else None for n, v in cells.items()}
+        side = "before" if op == "d" else "after"
+        payload = {"op": op, "before": None, "after": None, side: image, "source": source}
+        value = {"schema": cells_schema(), "payload": payload} if typed else payload
+        given: Any = {} if typed else {"columns": {"y.public.t": {"a": "numeric(10,2)"}}}
+        key = b'{"id":{"value":1,"set":true}}'
+        found = reader_of("auto", **given).rows(Message(json.dumps(value).encode(), key, topic="t"))
+        return dict(zip((c.name for c in DECODED), found[-1], strict=True))
+
+    row = told("c", "id", "a")
+    assert (row["after"], row["after_image"]) == ({"id": "1", "a": "10.00", "b": None}, "full")
+    assert row["key"] == {"id": "1"}
+    row = told("u", "id", "b")
+    assert (row["after"], row["after_image"]) == ({"id": "1", "b": None}, "partial")
+    assert row["unavailable"] == ["a"]
+    row = told("d", "id")
+    assert (row["before"], row["before_image"]) == ({"id": "1"}, "key")
     # CockroachDB's JSON stands in the message as it is.
-    sent["after"] = {"id": 1, "a": {"value": 1, "set": True}}
+    sent = {"op": "u", "after": {"id": 1, "a": {"value": 1, "set": True}}, "source": source}
     (row,) = rows("debezium", sent)
     assert row["after"] == {"id": "1", "a": '{"value": 1, "set": true}'}
+
+
+def cells_schema() -> dict[str, Any]:
+    number = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+    types = {"id": {"type": "int32"}, "a": {"type": "bytes", **number}, "b": {"type": "string"}}
+    set_ = {"type": "boolean", "field": "set"}
+    columns = [
+        {"type": "struct", "field": name, "fields": [{**value, "field": "value"}, set_]}
+        for name, value in types.items()
+    ]
+    sides = [{"type": "struct", "field": f, "fields": columns} for f in ("before", "after")]
+    return {"type": "struct", "fields": sides, "name": "p.public.t.Envelope"}
 
 
 def test_an_identity_of_another_postgres_is_a_key() -> None:

@@ -58,9 +58,9 @@ CASSANDRA = (
 
 _YUGABYTE = (
     "expected columns with their values, got those of YugabyteDB's connectors, which wrap each in "
-    "value and set and write null for one that did not change; let the transformation "
-    "YBExtractNewRecordState flatten them, or read the database by logical replication with the "
-    "plugin pgoutput"
+    "value and set and write null for one that did not change: their Avro is not decoded; let the "
+    "connector write JSON (format: debezium), or its transformation YBExtractNewRecordState "
+    "flatten the rows"
 )
 _SCYLLA = (
     "expected columns with their values, got those of ScyllaDB's connector, which wraps each in "
@@ -90,9 +90,8 @@ def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
 def refuse_wrapped(
     source: Source, *, before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> None:
-    """Raises unsupported where an image has nothing but YugabyteDB's `{"value": 1, "set": true}`
-    or Cassandra's, or is ScyllaDB's, with `{"value": 1}` beside its key or null, which is what the
-    statement left out: their nulls are no NULL."""
+    """Raises unsupported where an image has nothing but Cassandra's cells, or is ScyllaDB's, with
+    `{"value": 1}` beside its key or null, which is what the statement left out."""
     for image in (before, after):
         values = [value for value in (image or {}).values() if value is not None]
         structs = [value.keys() for value in values if value.__class__ is dict]
@@ -103,8 +102,8 @@ def refuse_wrapped(
 
 
 def refuse_structs(source: Source, structs: Sequence[Set[str]], *, columns: int) -> None:
-    """Raises unsupported as `refuse_wrapped`. `structs`: the names within the structs of a row
-    that has so many `columns`.
+    """Raises unsupported as `refuse_wrapped`, and of YugabyteDB's cells. `structs`: the names
+    within the structs of a row that has so many `columns`.
 
     By logical replication YugabyteDB's connector calls itself postgresql (plugin yboutput).
     """

@@ -12,6 +12,7 @@ from ingest.events import Row
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.envelope import wraps_payload
 from ingest.formats.debezium.schema import Schemas
+from ingest.formats.debezium.unavailable import without_cells
 from ingest.values import jsontext
 from ingest.wire.contract import TableName
 
@@ -76,6 +77,9 @@ class JsonKeys:
                     )
             raw = _columns(key, raw)
             image = jsontext.image(raw, [], marked=True)
+            if (cells := without_cells(image, raw)) is not None:
+                raw = cells[0]
+                image = jsontext.image(raw, [], marked=True)
         except _UNREADABLE:
             return None
         return self._texts(image, raw, columns, [], []) if image else None

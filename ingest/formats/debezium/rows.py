@@ -28,7 +28,13 @@ from ingest.formats.debezium.envelope import (
 from ingest.formats.debezium.events import Heading, row_event
 from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys, without_table
 from ingest.formats.debezium.schema import Block, Schemas, of_flink
-from ingest.formats.debezium.unavailable import DEFAULT, NotCaptured, Placeholder, not_captured
+from ingest.formats.debezium.unavailable import (
+    DEFAULT,
+    NotCaptured,
+    Placeholder,
+    not_captured,
+    without_cells,
+)
 from ingest.values import jsontext
 from ingest.wire.avro.connect import Field
 from ingest.wire.contract import FormatOptions, Message, TableName
@@ -40,14 +46,17 @@ OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 
 
 class Image(NamedTuple):
-    """A row image as JSON gave it: its columns (None: there is no such image) and its raw text."""
+    """A row image as JSON gave it: its columns (None: there is no such image) and its raw text.
+
+    `unset`: the columns whose null says nothing.
+    """
 
     columns: dict[str, Any] | None
     raw: bytes
+    unset: frozenset[str] = frozenset()
 
 
 NO_IMAGE = Image(None, b"")
-_EVERYTHING = NotCaptured()
 _NESTED = (dict, list)
 
 
@@ -79,6 +88,9 @@ class Rows:
         text = bytes(raw)
         columns = jsontext.image(text, warnings, marked=True)
         refuse_named_record(columns, text)
+        cells = without_cells(columns, text)
+        if cells is not None:
+            return Image(jsontext.image(cells[0], [], marked=True), *cells)
         return Image(columns, text)
 
     def columns(self, heading: Heading, block: Block, fields: tuple[Field, ...]) -> Columns:
@@ -111,7 +123,7 @@ class Rows:
             key = key_of(heading.source)
         missing: list[str] = []
         keys = columns.keys or key
-        lacks = _EVERYTHING
+        lacks = NotCaptured(before.unset, after.unset if op == "update" else frozenset())
         if heading.source.value_capture_type is not None and op in ("update", "delete"):
             lacks = not_captured(
                 heading.source.value_capture_type,
@@ -172,7 +184,7 @@ class Rows:
         lacks: frozenset[str],
         warnings: list[str],
     ) -> tuple[Row | None, str | None]:
-        sent, raw = image
+        sent, raw, _ = image
         if sent is None:
             return None, None
         came = len(sent)
@@ -197,7 +209,7 @@ class Rows:
         lacks: frozenset[str],
         warnings: list[str],
     ) -> tuple[Row | None, str | None]:
-        sent, raw = image
+        sent, raw, _ = image
         if sent is None:
             return None, None
         came = len(sent)

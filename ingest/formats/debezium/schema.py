@@ -39,6 +39,7 @@ from ingest.formats.debezium.types import (
     read_of_flink,
     zeros,
 )
+from ingest.formats.debezium.unavailable import SET, VALUE
 from ingest.formats.debezium.values import (
     Nested,
     ReadArray,
@@ -80,8 +81,8 @@ class Block:
     """
 
     def __init__(self, schema: Field | None) -> None:
-        self.fields = schema.fields or () if schema is not None else ()
-        self.row = _row_fields(self.fields)
+        self.fields = tuple(map(_of_cell, schema.fields or ())) if schema is not None else ()
+        self.row = tuple(map(_of_cell, _row_fields(self.fields)))
         self.images_alone = [field.field for field in self.fields] == ["before", "after"]
         self.memo: dict[tuple[int, str, TableName | None, bool], Columns] = {}
         self._columns: tuple[Field, ...] | None = None
@@ -255,6 +256,16 @@ def sized(text: str, length: int | None, scale: int | None) -> str:
         return text
     size = f"{length},{scale}" if scale is not None else str(length)
     return f"{base}({size}) {rest}".rstrip()
+
+
+def _of_cell(field: Field) -> Field:
+    """The field of a value where it stands in a cell of YugabyteDB's, beside whether it is set."""
+    inside = {inner.field: inner for inner in field.fields or ()}
+    if field.field in ("before", "after"):
+        return field
+    if inside.keys() != {VALUE, SET} or inside[SET].type != "boolean":
+        return field
+    return msgspec.structs.replace(inside[VALUE], field=field.field, optional=True)
 
 
 def _row_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:

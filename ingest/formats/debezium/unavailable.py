@@ -4,9 +4,12 @@ An unchanged TOAST column or LOB comes as the placeholder text, as its base64 wh
 declared, as a list with the text, its base64, its ASCII codes or the UUID made of it, or as a map
 from the text to itself. Such a column is taken out of the image: it is never NULL, never a value.
 Spanner has no placeholder: its change stream leaves columns out, and the connector writes null.
+YugabyteDB's connectors write null for what a statement left alone, and all else as a cell, `value`
+beside `set`.
 Sources: Debezium `unavailable.value.placeholder`, UnchangedToastedPlaceholder (3.6); its connector
 for Spanner (KafkaSpannerTableSchemaFactory, 4cbc465);
-https://cloud.google.com/spanner/docs/change-streams#value-capture-type.
+https://cloud.google.com/spanner/docs/change-streams#value-capture-type;
+https://docs.yugabyte.com/stable/additional-features/change-data-capture/using-logical-replication/transformers/.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ingest.formats.debezium.values import days
+from ingest.values.jsontext import members
 
 DEFAULT = "__debezium_unavailable_value"
 
@@ -60,6 +64,29 @@ def not_captured(
         both = frozenset(nulls[0] & nulls[1])
         return NotCaptured(both, both)
     return NotCaptured(frozenset(nulls[0]), frozenset(nulls[1]))
+
+
+VALUE, SET = "value", "set"
+
+
+def without_cells(image: dict[str, Any] | None, raw: bytes) -> tuple[bytes, frozenset[str]] | None:
+    """An image of YugabyteDB's, whose values all are cells or null: its text with the values of the
+    cells, null where there is none, and the columns that are not set. None for other images."""
+    found = False
+    for cell in (image or {}).values():
+        if cell is not None:
+            if cell.__class__ is not dict or cell.keys() != {VALUE, SET}:
+                return None
+            found = True
+    if not found:
+        return None
+    values: dict[str, msgspec.Raw | None] = {}
+    for name, cell in members(raw).items():
+        inside = members(bytes(cell)) if bytes(cell) != b"null" else {}
+        is_set = bytes(inside.get(SET, b"")) == b"true"
+        values[name] = inside[VALUE] if is_set else None
+    unset = frozenset(name for name, value in values.items() if value is None)
+    return msgspec.json.encode(values), unset
 
 
 class Placeholder:

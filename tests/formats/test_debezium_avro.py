@@ -13,6 +13,7 @@ from ingest.config.sources import Source
 from ingest.decode.source import SourceDecoder
 from ingest.decode.spec import decode_spec
 from ingest.wire.contract import Message
+from tests.support.avro_encoders import written
 from tests.support.connect_avro import SchemaFiles, completed
 from tests.support.messages import folders
 from tests.support.registry_server import registry_server
@@ -305,3 +306,24 @@ def test_rows_of_ticdcs_avro(tmp_path: Path) -> None:
     ):
         row = as_json(reader.rows(Message(data, key, topic="cdc.shop.orders"))[-1])
         assert tuple(row[name] for name in names) == wanted
+
+
+@pytest.mark.parametrize(
+    ("logical", "number", "text"),
+    [
+        ("timestamp-millis", 1577880000123, "2020-01-01 12:00:00.123"),
+        ("timestamp-micros", 1577880000123456, "2020-01-01 12:00:00.123456"),
+        ("timestamp-nanos", 1577880000123456789, "2020-01-01 12:00:00.123456789"),
+        ("local-timestamp-nanos", 1577880000123456789, "2020-01-01 12:00:00.123456789"),
+    ],
+)
+def test_times_that_avro_alone_names(logical: str, number: int, text: str, tmp_path: Path) -> None:
+    """As others than Connect write them: by logicalType."""
+    column = {"name": "at", "type": {"type": "long", "logicalType": logical}}
+    row = {"type": "record", "name": "Row", "fields": [column]}
+    fields = [{"name": "after", "type": row}, {"name": "op", "type": "string"}]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    (tmp_path / "7.avsc").write_text(json.dumps(schema))
+    data = b"\0\0\0\0\x07" + written(schema, {"after": {"at": number}, "op": "c"})
+    reader = reader_of(order="arrival", options={"schema_folder": str(tmp_path)})
+    assert as_json(reader.rows(Message(data))[-1])["after"] == {"at": text}

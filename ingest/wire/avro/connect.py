@@ -29,8 +29,10 @@ _LOGICAL = {
     "time-micros": DEBEZIUM_TIME + "MicroTime",
     "timestamp-millis": CONNECT_DATA + "Timestamp",
     "timestamp-micros": DEBEZIUM_TIME + "MicroTimestamp",
+    "timestamp-nanos": DEBEZIUM_TIME + "NanoTimestamp",
     "local-timestamp-millis": CONNECT_DATA + "Timestamp",
     "local-timestamp-micros": DEBEZIUM_TIME + "MicroTimestamp",
+    "local-timestamp-nanos": DEBEZIUM_TIME + "NanoTimestamp",
     "decimal": DECIMAL,
 }
 _KINDS = {

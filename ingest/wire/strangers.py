@@ -86,7 +86,10 @@ _KINDS = (
         "which tell it: if it is, set format: ogg",
     ),
     _Kind(
-        lambda top: ("after" in top and "updated" in top) or top.keys() == {"resolved"},
+        lambda top: (
+            ("after" in top and not top.keys().isdisjoint(("updated", "key")))
+            or top.keys() == {"resolved"}
+        ),
         "it looks like a changefeed of CockroachDB's: create it with envelope=enriched and "
         "enriched_properties='source' and updated, which Debezium's format reads",
     ),
@@ -114,6 +117,11 @@ _KINDS = (
         _letter,
         "it looks like Debezium's without the source block that tells it: if it is, set format: "
         "debezium and order: arrival",
+    ),
+    _Kind(
+        lambda top: {"before", "after"} <= top.keys() <= {"before", "after", "transaction"},
+        "it looks like the envelope of Materialize's sinks, which names no operation: if it is, "
+        "set format: debezium and order: arrival",
     ),
     _Kind(
         _canal,

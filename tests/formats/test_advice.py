@@ -63,6 +63,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(b'{"data":{"id":1},"type":"INSERT"}'), "unknown_format", "format: maxwell"),
         (Message(b"\x18\x07*\x02\x08\x01"), "unknown_format", "canal.mq.flatMessage"),
         (Message(b"<row/>"), "unknown_format", "set the source's format"),
+        (Message(b'{"before":null,"after":{"id":1}}'), "unknown_format", "Materialize's sinks"),
+        (Message(b'{"after":{"id":1},"key":[1]}'), "unknown_format", "CockroachDB's"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -70,7 +72,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "array", "qlik", "goldengate", "changefeed", "changefeed's end", "iceberg", "flatten",
          "nifi", "connect",
          "connect's text", "text within", "text", "gzip", "utf-16", "utf-16 without a mark",
-         "base64", "maxwell", "canal's protobuf", "xml"],
+         "base64", "maxwell", "canal's protobuf", "xml",
+         "materialize", "changefeed without times"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

@@ -994,3 +994,26 @@ def test_nulls_of_cassandra_and_scylladb_are_no_null(
     source = {"connector": connector, "keyspace_name": "k", "table_name": "t"}
     (row,) = rows("debezium", debezium_row(source, after), order="arrival")
     assert row["error_code"] == code
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "op"),
+    [
+        (None, {"id": 1}, "insert"),
+        ({"id": 1}, {"id": 1, "a": 2}, "update"),
+        ({"id": 1}, None, "delete"),
+        (None, None, None),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_envelope_of_images_alone(
+    before: Any, after: Any, op: str | None, wrapped: bool
+) -> None:
+    """Materialize's: which of the images are there says what happened."""
+    sent = {"before": before, "after": after}
+    value = {"schema": None, "payload": sent} if wrapped else sent
+    (row,) = rows("debezium", value, order="arrival")
+    assert (row["op"], row["op_raw"]) == (op, None)
+    assert (row["before"] is None, row["after"] is None) == (before is None, after is None)
+    (row,) = rows("auto", value)
+    assert row["error_code"] == "unknown_format"

@@ -56,7 +56,9 @@ from ingest.wire.contract import (
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.doubled_names import check_names
 
-_OUTER = msgspec.json.Decoder(Outer)
+_OUTER, _INNER = msgspec.json.Decoder(Outer), msgspec.json.Decoder(Inner)
+_IMAGES = {"before", "after"}
+_OF_MATERIALIZE = _IMAGES | {"transaction"}
 _START = b'{"schema":'
 _MOST_TOPICS = 1_000
 
@@ -205,6 +207,12 @@ class _Debezium:
             return control_event(top, value, warnings)
         if self._flattened.admits(message):
             return self._flattened.event(value, block, message, warnings=warnings)
+        if _IMAGES <= top.keys() <= _OF_MATERIALIZE:
+            inner = _INNER.decode(value)
+            inner.op = _told_by_images(inner)
+            event = self._row(inner, block, message=message, warnings=warnings)
+            event.op_raw = None
+            return event
         if unfit is not None:
             refuse_named_types(value)
             raise DecodeError(Code.BAD_SHAPE, f"{unfit}; got {jsontext.excerpt(value)}")
@@ -226,6 +234,16 @@ class _Debezium:
                 "the converter's data.serializer.type to json, or value.converter to JsonConverter",
             )
         return self._event(envelope, message, warnings, whole=True)
+
+
+def _told_by_images(inner: Inner) -> str:
+    """The operation of an envelope that has none, as Materialize's sinks write it.
+
+    Source: https://materialize.com/docs/sql/create-sink/kafka/ (Debezium envelope)
+    """
+    if bytes(inner.after) == b"null":
+        return "d"
+    return "c" if bytes(inner.before) == b"null" else "u"
 
 
 def _unframed(message: Message) -> Message:

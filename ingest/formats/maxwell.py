@@ -124,7 +124,8 @@ def decoder(options: FormatOptions) -> Decoder:
             rows = tables.of((event.db, event.schema, event.table), keys=event.key_columns)
             event.types = rows.types
             old = _images(event, envelope, rows, warnings=warnings)
-            if not whole and event.op == "update":
+            # The row has all columns of `old`; one that it lacks was left out, since it is NULL.
+            if event.op == "update" and not (whole and old.keys() <= (event.after or {}).keys()):
                 _without_nulls(event, old, warnings)
             _name_keys(event)
         yield event

@@ -1017,3 +1017,13 @@ def test_an_envelope_of_images_alone(
     assert (row["before"] is None, row["after"] is None) == (before is None, after is None)
     (row,) = rows("auto", value)
     assert row["error_code"] == "unknown_format"
+
+
+def test_what_maxwell_leaves_out_of_a_row_and_names_in_old_became_null() -> None:
+    """A row has all columns that its old has, but NULLs where `output_nulls` is false."""
+    sent = {"database": "d", "table": "t", "type": "update", "ts": 1, "xid": 2, "commit": True}
+    sent |= {"data": {"id": 1, "b": "y"}, "old": {"a": "x", "b": "x"}}
+    for name in ("maxwell", "auto"):
+        (row,) = rows(name, sent)
+        assert (row["after"], row["after_image"]) == ({"id": "1", "b": "y", "a": None}, "partial")
+        assert row["before"] == {"id": "1", "b": "x", "a": "x"}

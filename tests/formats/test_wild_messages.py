@@ -1027,3 +1027,10 @@ def test_what_maxwell_leaves_out_of_a_row_and_names_in_old_became_null() -> None
         (row,) = rows(name, sent)
         assert (row["after"], row["after_image"]) == ({"id": "1", "b": "y", "a": None}, "partial")
         assert row["before"] == {"id": "1", "b": "x", "a": "x"}
+
+
+@pytest.mark.parametrize("sequence", [5, {"a": 1}, "5", "[5]", [None, "7"], ["a", "b", "c"]])
+def test_a_sequence_of_any_shape_refuses_no_row(sequence: Any) -> None:
+    source = {"connector": "other", "db": "d", "table": "t", "lsn": 7, "sequence": sequence}
+    (row,) = rows("debezium", debezium_row(source, {"id": 1}))
+    assert (row["error_code"], list(row["pos"][2:4])) == (None, [7, 7])

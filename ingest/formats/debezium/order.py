@@ -84,7 +84,7 @@ def _lsn(source: Source) -> Order:
         except msgspec.MsgspecError:
             sequence = None
     committed = last = None
-    if sequence is not None and len(sequence) == 2:
+    if isinstance(sequence, list) and len(sequence) == 2:
         committed, last = whole(sequence[0]), whole(sequence[1])
     lsn = whole(source.lsn)
     lsn = last if lsn is None else lsn

@@ -129,7 +129,10 @@ _KINDS = (
         "it: if it is, set format: canal",
     ),
     _Kind(
-        lambda top: "type" in top and bytes(top.get("data", b""))[:1] == b"{",
+        lambda top: (
+            ("type" in top and bytes(top.get("data", b""))[:1] == b"{")
+            or top.keys() == {"database", "table", "type", "ts", "old"}
+        ),
         "it may be Maxwell's without database, ts or, of a delete, any of xid, xoffset, commit and "
         "position, which tell it: if it is, set format: maxwell, and default_database and "
         "default_table where the message lacks them",

@@ -65,6 +65,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(b"<row/>"), "unknown_format", "set the source's format"),
         (Message(b'{"before":null,"after":{"id":1}}'), "unknown_format", "Materialize's sinks"),
         (Message(b'{"after":{"id":1},"key":[1]}'), "unknown_format", "CockroachDB's"),
+        (Message(b'{"database":"d","table":"t","type":"delete","ts":1,"old":{"id":1}}'),
+         "unknown_format", "format: maxwell"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -73,7 +75,7 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "nifi", "connect",
          "connect's text", "text within", "text", "gzip", "utf-16", "utf-16 without a mark",
          "base64", "maxwell", "canal's protobuf", "xml",
-         "materialize", "changefeed without times"],
+         "materialize", "changefeed without times", "a row of maxwell's by ticdc"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

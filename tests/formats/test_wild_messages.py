@@ -1034,3 +1034,13 @@ def test_a_sequence_of_any_shape_refuses_no_row(sequence: Any) -> None:
     source = {"connector": "other", "db": "d", "table": "t", "lsn": 7, "sequence": sequence}
     (row,) = rows("debezium", debezium_row(source, {"id": 1}))
     assert (row["error_code"], list(row["pos"][2:4])) == (None, [7, 7])
+
+
+def test_a_changefeed_of_cockroachdb_names_its_key_in_the_source_block() -> None:
+    source: dict[str, Any] = {"origin": "cockroachdb", "database_name": "d", "table_name": "t"}
+    source |= {"schema_name": "public", "ts_hlc": "5.0000000001", "primary_keys": ["id"]}
+    for name in ("auto", "debezium"):
+        (row,) = rows(name, debezium_row(source, {"id": 1, "a": 2}))
+        assert (row["key_columns"], row["key"]) == (("id",), {"id": "1"})
+        (row,) = rows(name, debezium_row({**source, "primary_keys": None}, {"id": 1}))
+        assert row["key_columns"] is None

@@ -173,6 +173,7 @@ class Source(msgspec.Struct, gc=False):
     mod_number: Number = None
     value_capture_type: str | None = None
     pkNames: Any = None
+    primary_keys: Any = None
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -311,8 +312,8 @@ def named_by_topic(names: TableName, source: Source, topic: str) -> TableName:
 
 
 def key_of(source: Source) -> tuple[str, ...] | None:
-    """The key's columns, which InLong names in the source block."""
-    names = source.pkNames
+    """The key's columns, which InLong and CockroachDB's changefeeds name in the source block."""
+    names = source.primary_keys if source.pkNames is None else source.pkNames
     if names.__class__ is not list or any(name.__class__ is not str for name in names):
         return None
     return tuple(names) or None

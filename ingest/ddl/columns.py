@@ -120,8 +120,8 @@ _BEHIND_TYPE = (
     ("WITHOUT", "TIME", "ZONE"),
     *(("FOR", kind, "DATA") for kind in ("BIT", "SBCS", "MIXED")),  # Db2
 )
-# What has a column's words in it, and speaks of other rows or of storage.
-_NOT_OF_COLUMN = (("SET", "NULL"), ("SET", "DEFAULT"), ("STORE", "AS"))
+# What has a column's words in it, and speaks of an index, of other rows or of storage.
+_NOT_OF_COLUMN = (("UNIQUE", "KEY"), ("SET", "NULL"), ("SET", "DEFAULT"), ("STORE", "AS"))
 # Elements of a column list that define no column; INDEX and KEY are names outside MySQL.
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 _MYSQL_INDEXES = {"INDEX", "KEY", "FULLTEXT", "SPATIAL"}
@@ -223,7 +223,7 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
             text, type_ = _text(found.get("default")), type_in(source_type, reader.dialect)
             if text is not None and type_ == "binary":
                 found["default"] = _padded(_base64(text), source_type, reader.dialect)
-        elif reader.accept("PRIMARY", "KEY") or (reader.dialect == "mysql" and _bare_key(reader)):
+        elif _own_key(reader):
             keys = (own,)
         elif reader.accept("WITH", "VALUES"):
             with_values = True
@@ -377,9 +377,9 @@ def _pass_expression(reader: TokenReader, ends: set[str]) -> int:
     return first
 
 
-def _bare_key(reader: TokenReader) -> bool:
-    """MySQL's `id INT KEY`; `UNIQUE KEY` is another thing."""
-    return reader.accept("KEY") and reader.tokens[reader.index - 2].text.upper() != "UNIQUE"
+def _own_key(reader: TokenReader) -> bool:
+    """MySQL's `id INT KEY` is the primary key, too."""
+    return reader.accept("PRIMARY", "KEY") or (reader.dialect == "mysql" and reader.accept("KEY"))
 
 
 def _text(value: str | bool | None) -> str | None:

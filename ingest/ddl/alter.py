@@ -206,7 +206,7 @@ def read_clauses(reader: TokenReader, table: TableName) -> list[Clause]:
         first = reader.index
         try:
             if reader.dialect == "tsql" and verb in ("ADD", "DROP") and not _at_verb(reader):
-                found = _continued(reader, table, clauses[-1].kind)
+                found = _continued(reader, table, verb, last=clauses[-1].kind)
             else:
                 verb = reader.verb()
                 read = _READERS.get(verb)
@@ -227,13 +227,14 @@ def _at_verb(reader: TokenReader, *, ahead: int = 0) -> bool:
     return reader.at_any(verbs, ahead=ahead)
 
 
-def _continued(reader: TokenReader, table: TableName, kind: Kind) -> list[Clause]:
+def _continued(reader: TokenReader, table: TableName, verb: str, *, last: Kind) -> list[Clause]:
     """SQL Server lets `ADD a INT, b INT` and `DROP COLUMN a, b` go on without the verb."""
-    if kind in ("add_column", "change_key", "default", "create_index"):
+    if verb == "ADD":
         return _add(reader, table)
-    if kind == "drop_column" and not reader.at("CONSTRAINT"):
+    if last == "drop_column" and not reader.at("CONSTRAINT"):
         reader.accept("COLUMN")
-        return [Clause(kind=kind, table=table, column=Column(name=reader.name()))]
+        reader.accept("IF", "EXISTS")
+        return [Clause(kind=last, table=table, column=Column(name=reader.name()))]
     return _drop(reader, table)
 
 

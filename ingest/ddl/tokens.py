@@ -39,7 +39,12 @@ _WORD = re.compile(r"[^\W\d][\w$#@]*|\d+[^\W\d][\w$#]*|@+\w+")
 _RAISING = ("oracle", "db2")
 _NEAREST = {"db2": "postgres"}
 """Dialect -> that of sqlglot's whose words are cut as its own are, where sqlglot has none."""
-_VERBS = {"ADD", "MODIFY", "DROP", "RENAME"}
+_VERBS = {
+    "oracle": {"ADD", "MODIFY", "DROP", "RENAME"},
+    "db2": {"ADD", "ALTER", "DROP", "RENAME"},
+}
+"""What clauses begin with where no commas stand between them."""
+_NONE = frozenset[str]()
 _NOUNS = {"STORAGE", "ALL", "INDEX", "VALUES", "SUBPARTITION", "OVERFLOW", "IDENTITY"}
 # What is never closed goes on to the end of the text.
 _EXECUTABLE = re.compile(
@@ -196,12 +201,9 @@ class TokenReader:
     def skip(self) -> None:
         """On to the comma, closing parenthesis or end that ends this clause."""
         while not (self.at_end() or self.at(",") or self.at(")")):
-            # Oracle puts no commas between clauses; `DROP STORAGE` and its like go on with one.
-            if (
-                self.dialect == "oracle"
-                and self.at_any(_VERBS)
-                and not self.at_any(_NOUNS, ahead=1)
-            ):
+            # No commas stand between clauses; `DROP STORAGE` and its like go on with one.
+            verbs = _VERBS.get(self.dialect, _NONE)
+            if self.at_any(verbs) and not self.at_any(_NOUNS, ahead=1):
                 return
             if self.at("("):
                 self.group()

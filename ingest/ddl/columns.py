@@ -390,14 +390,16 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
 _BITS_MOST = 64
 """Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
-_FIXED = {
+FIXED_LENGTH = {
     "mysql": {"binary"},
     "oracle": {"char", "nchar", "character"},
     "postgres": {"char", "character", "bpchar"},
-    "tsql": {"char", "nchar", "character"},
-    "db2": {"char", "character"},
+    "tsql": {"char", "nchar", "character", "binary"},
+    "db2": {"char", "character", "graphic", "binary"},
 }
-"""Types whose values databases fill up to their length, MySQL's with zeros, others with spaces."""
+"""Types whose values databases fill up to their length: bytes with zeros, texts with spaces."""
+_LONGEST = 8_000
+"""Bytes of a BINARY; of MySQL's 255."""
 _COMPACT = re.compile(r"(\d{8})(\d{6})?")
 _SHORT = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d)")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]\d\d:\d\d:\d\d(?:[.]\d+)?\S*)?")
@@ -449,14 +451,14 @@ def _of_raw(token: Token) -> tuple[str, None] | None:
 def _padded(text: str, source_type: str, dialect: str) -> str:
     """A default as the source stores it in a column of fixed length."""
     read = parse_type(source_type)
-    if read.name not in _FIXED.get(dialect, ()):
+    if read.name not in FIXED_LENGTH.get(dialect, ()):
         return text
     if read.name == "bpchar" and not read.args:
         return text
     found = re.match(r"\s*(\d{1,5})", read.args)
     length = int(found[1]) if found else 1
-    if dialect == "mysql":
-        return base64_of(base64.b64decode(text).ljust(min(length, 255), b"\0"))
+    if read.name == "binary":
+        return base64_of(base64.b64decode(text).ljust(min(length, _LONGEST), b"\0"))
     # A length in bytes and one in characters are the same where all are ASCII.
     return text.ljust(length) if text.isascii() else text
 

@@ -22,7 +22,7 @@ from ingest.ddl.changes import (
 )
 from ingest.ddl.model import Clause, Column, Statement
 from ingest.ddl.risks import Kind, Risk, worst
-from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
+from ingest.ddl.widening import assumed, canonical_type, cuts, repads, risk_within, widens
 from ingest.names import lowered
 
 
@@ -176,12 +176,16 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
             before = assumed(after or "", old)
         risk = risk_within(before, after or "", type_, dialect=picture.dialect)
         note = f"gold's {name} stays {old}"
-        if risk == "destructive":
-            note += "; what the source cut off is in no event"
+        if risk == "destructive" and repads(before or "", after or "", dialect=picture.dialect):
+            note += "; the source pads or strips its values, which no event shows"
+        elif risk == "destructive":
+            note += f"; {_CUT_OFF}"
         return Outcome(clause=clause, risk=risk, note=note)
     if widens(old, type_):
         picture.columns[folded] = (name, type_)
         wider = AlterColumnType(name, type_, in_place=True)
+        if before is not None and cuts(before, after or "", dialect=picture.dialect):
+            return Outcome(clause=clause, risk="destructive", proposed=(wider,), note=_CUT_OFF)
         return Outcome(clause=clause, risk="widening", proposed=(wider,))
     again = (DropColumn(name), picture.add(name, type_))
     note = f"{old} does not widen to {type_}: a new generation of {name}, filled from history"
@@ -252,6 +256,7 @@ _JUDGES: dict[str, Callable[[Clause, Column, _Picture], Outcome]] = {
     "drop_column": _dropped,
     "rename_column": _renamed,
 }
+_CUT_OFF = "what the source cut off is in no event"
 MEANINGS = {
     "add_column": "the column is added, and filled with what silver has for it",
     "drop_column": "its values go with it; added again it is a new column",

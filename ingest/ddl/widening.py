@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ingest.ddl.columns import FIXED_LENGTH
 from ingest.ddl.risks import Risk
 from ingest.values.source_types import SourceType, parse_type
 
@@ -60,6 +61,9 @@ _FLOATING = {"float": 5, "real": 5, "binary_float": 5, "float4": 5} | {
     "float8": 6,
 }
 _SINGLE_BITS = 24
+_NUMERIC = {*_WHOLE, *_FLOATING, "decimal", "number"}
+_DIGITS = {1: 3, 2: 5, 3: 8, 4: 10, 8: 20}
+"""Bytes of a whole number -> its digits at most."""
 _FLOATS = {("mysql", "real"): "double"} | {
     (dialect, "float"): "double" for dialect in ("postgres", "tsql", "db2")
 }
@@ -126,14 +130,13 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
     if old.name == new.name and old.members and new.members:
         longer = new.members[: len(old.members)] == old.members
         return "widening" if longer else "destructive"
+    if _beyond(old, new) or repads(before, after, dialect=dialect):
+        return "destructive"
     for ranks in (_WHOLE, _FLOATING):
         if old.name in ranks and new.name in ranks:
-            if old.unsigned != new.unsigned:
-                wider = old.unsigned and ranks is _WHOLE and ranks[new.name] > ranks[old.name]
-                return "widening" if wider else "destructive"
             if ranks is _FLOATING and _rounds(old, new):
                 return "destructive"
-            return _compared(ranks[old.name], ranks[new.name])
+            return _signed(old, new, _compared(ranks[old.name], ranks[new.name]))
     holds, held = _capacity(new, dialect), _capacity(old, dialect)
     held = _AS_TEXT.get(old.name) if held is None else held
     if dialect == "tsql" and old.name in _NATIONAL and new.name not in _NATIONAL:
@@ -147,9 +150,59 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
     if keeps is not None and kept is not None:
         return _compared(kept, keeps)
     if old.name == new.name:
-        return _sized(_numbers(old, dialect), _numbers(new, dialect))
+        return _signed(old, new, _sized(_numbers(old, dialect), _numbers(new, dialect)))
     enumerated = old.name in ("enum", "set") and new.name in _TEXTS
-    return "widening" if enumerated else "destructive"
+    of_year = old.name == "year" and _WHOLE.get(new.name, 0) >= _WHOLE["smallint"]
+    return "widening" if enumerated or of_year else "destructive"
+
+
+def _signed(old: SourceType, new: SourceType, risk: Risk) -> Risk:
+    """The risk, where numbers may become negative from now on."""
+    return "widening" if risk == "none" and old.unsigned != new.unsigned else risk
+
+
+def cuts(before: str, after: str, *, dialect: str = "mysql") -> bool:
+    """Whether the source cuts numbers off although gold's type of `after` holds those of `before`:
+    negative ones, or digits that its own type has no room for."""
+    return _beyond(_named(before, dialect), _named(after, dialect))
+
+
+def _beyond(old: SourceType, new: SourceType) -> bool:
+    if old.name not in _NUMERIC or new.name not in _NUMERIC:
+        return False
+    if new.unsigned and not old.unsigned:
+        return True
+    bytes_before, bytes_now = _WHOLE.get(old.name), _WHOLE.get(new.name)
+    if bytes_before is None:
+        return False
+    if bytes_now is not None:
+        return old.unsigned and not new.unsigned and bytes_now <= bytes_before
+    if new.name not in _FLOATING:
+        return False
+    if len(new.numbers) == 2 and new.numbers[0] - new.numbers[1] < _DIGITS[bytes_before]:
+        return True
+    return _FLOATING[new.name] == _FLOATING["real"] and bytes_before * 8 > _SINGLE_BITS
+
+
+def repads(before: str, after: str, *, dialect: str = "mysql") -> bool:
+    """Whether the source fills the values that it has up to another length, or strips what they
+    were filled with.
+
+    Sources: https://dev.mysql.com/doc/refman/8.4/en/binary-varbinary.html;
+    https://www.postgresql.org/docs/current/datatype-character.html; SQL Server's CHAR and BINARY,
+    Oracle's and Db2's CHAR: blank-padded.
+    """
+    old, new = _named(before, dialect), _named(after, dialect)
+    held, holds = _capacity(old, dialect), _capacity(new, dialect)
+    if held is None or holds is None:
+        return False
+    was, is_now = _is_fixed(old, dialect), _is_fixed(new, dialect)
+    return (is_now and (not was or held != holds)) or (dialect == "postgres" and was and not is_now)
+
+
+def _is_fixed(type_: SourceType, dialect: str) -> bool:
+    unlimited = type_.name == "bpchar" and not type_.args
+    return type_.name in FIXED_LENGTH.get(dialect, ()) and not unlimited
 
 
 def _rounds(old: SourceType, new: SourceType) -> bool:

@@ -401,6 +401,8 @@ FIXED_LENGTH = {
 _LONGEST = 8_000
 """Bytes of a BINARY; of MySQL's 255."""
 _COMPACT = re.compile(r"(\d{8})(\d{6})?")
+_COMPACT_TIME = re.compile(r"(-?)(\d{1,7})")
+_TIME_OF_DAY = re.compile(r"-?\d{2,3}:[0-5]\d:[0-5]\d(?:\.\d+)?")
 _SHORT = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d)")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]\d\d:\d\d:\d\d(?:[.]\d+)?\S*)?")
 _ZERO_PART = re.compile(r"\d{4}-(?:00-\d\d|\d\d-00)")
@@ -511,10 +513,37 @@ def _canonical(token: Token, source_type: str, type_: str) -> str | None:
     if type_ == "int" and parse_type(source_type).name == "year" and _SHORT_YEAR.fullmatch(text):
         return _year(int(text), text=token.kind == "string")
     if type_ == "string" and parse_type(source_type).name == "time":
-        return time_text(text)
+        return _time(text)
+    if parse_type(source_type).name in ("enum", "set"):
+        return _labels(text, source_type)
     if token.kind == "number" or type_ in ("int", "bigint", "double"):
         return _plain_number(text)
     return text
+
+
+def _time(text: str) -> str | None:
+    """A time of day, which MySQL takes as a number too (10203 is 01:02:03); None for other texts,
+    which only the source can read."""
+    digits = _COMPACT_TIME.fullmatch(text)
+    if digits is not None:
+        text = f"{digits[1]}{digits[2].zfill(6)[:-4]}:{text[-4:-2].zfill(2)}:{text[-2:].zfill(2)}"
+    found = time_text(text)
+    return found if _TIME_OF_DAY.fullmatch(found) else None
+
+
+def _labels(text: str, source_type: str) -> str | None:
+    """The labels of a MySQL ENUM or SET as the column has them: those of a SET in its order.
+
+    Source: https://dev.mysql.com/doc/refman/8.4/en/set.html.
+    """
+    read = parse_type(source_type)
+    labels = [label.rstrip(" ") for label in read.members]
+    if not labels or (read.name == "set" and not text):
+        return text
+    own = {label.lower(): label for label in reversed(labels)} | {label: label for label in labels}
+    named = text.split(",") if read.name == "set" else [text]
+    found = {own.get(name, own.get(name.lower())) for name in (n.rstrip(" ") for n in named)}
+    return None if None in found else ",".join(label for label in labels if label in found)
 
 
 def _base64(text: str) -> str:

@@ -46,6 +46,7 @@ _VERBS = {
 """What clauses begin with where no commas stand between them."""
 _NONE = frozenset[str]()
 _NOUNS = {"STORAGE", "ALL", "INDEX", "VALUES", "SUBPARTITION", "OVERFLOW", "IDENTITY"}
+_BY_NUMBER = re.compile(r"\\(?:\\|([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6}))")
 # What is never closed goes on to the end of the text.
 _EXECUTABLE = re.compile(
     r"(?P<quote>'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\"(?:[^\"\\]|\"\"|\\.)*+(?:\"|\Z)|`[^`]*+(?:`|\Z))"
@@ -269,13 +270,28 @@ def _tokens(text: str, dialect: str) -> list[Token]:
         start, end = token.start, token.end + 1
         kind = _KINDS.get(token.token_type.name)
         if kind is not None:
-            tokens.append(Token(token.text, kind, start, end))
+            escaped = token.token_type.name == "UNICODE_STRING"
+            written = _unescaped(token.text) if escaped else token.text
+            tokens.append(Token(written, kind, start, end))
             continue
         # Some keywords are several words in one token (`PRIMARY KEY`).
         for part in re.finditer(r"\S+", text[start:end]):
             word: TokenKind = "word" if _WORD.fullmatch(part[0]) else "mark"
             tokens.append(Token(part[0], word, start + part.start(), start + part.end()))
     return tokens
+
+
+def _unescaped(text: str) -> str:
+    """What U&'d\\0061t' says: characters by their number in four digits, or six behind a plus."""
+
+    def character(match: re.Match[str]) -> str:
+        try:
+            return chr(int(match[1] or match[2], 16)) if match[1] or match[2] else "\\"
+        except ValueError as error:
+            raise Unread(f"expected the number of a character, got {match[0]!r}") from error
+
+    plain = _BY_NUMBER.sub(character, text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 @lru_cache

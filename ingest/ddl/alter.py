@@ -26,6 +26,7 @@ from ingest.ddl.columns import (
 from ingest.ddl.model import Clause, Column, TableName
 from ingest.ddl.risks import Kind
 from ingest.ddl.tokens import TokenReader, Unread
+from ingest.ddl.widening import risk_within
 from ingest.values.canonical import base64_of, time_text
 from ingest.values.source_types import parse_type
 
@@ -120,7 +121,7 @@ def _retyped(reader: TokenReader, table: TableName, name: str) -> Clause:
         elif reader.accept("USING"):
             first = reader.index
             reader.skip()
-            using = _conversion(reader.written(first), name)
+            using = _conversion(reader, first, name, source_type=source_type)
         elif reader.at_any({"ADD", "ALTER", "DROP", "MODIFY"}):  # DB2 puts no commas
             break
         else:
@@ -134,11 +135,25 @@ def _retyped(reader: TokenReader, table: TableName, name: str) -> Clause:
     return Clause(kind="modify_column", table=table, column=column, using=using)
 
 
-def _conversion(expression: str, name: str) -> str | None:
-    """None where the conversion is a plain cast of the column itself."""
-    own = re.escape(name)
-    plain = rf'\(?"?{own}"?\)?\s*(::[\w\s(),."\[\]]+)?|cast\s*\(\s*"?{own}"?\s+as\s[\w\s(),.]+\)'
-    return None if re.fullmatch(plain, expression.strip(), re.IGNORECASE) else expression
+def _conversion(reader: TokenReader, first: int, name: str, *, source_type: str) -> str | None:
+    """The conversion that stands from token `first` on; None where it is the column itself, or that
+    cast to its new type. What is cast to another one first may lose something there."""
+    expression = reader.written(first)
+    own, type_ = rf'\(?"?{re.escape(name)}"?\)?', r"[\w\s(),.\"\[\]]+"
+    plain = re.fullmatch(
+        rf"\(\s*{own}\s*::(?P<within>{type_})\)|{own}\s*(?:::(?P<cast>{type_}))?"
+        rf"|cast\s*\(\s*{own}\s+as\s(?P<named>{type_})\)",
+        expression.strip(),
+        re.IGNORECASE,
+    )
+    if plain is None:
+        return expression
+    cast = plain["within"] or plain["cast"] or plain["named"]
+    dialect = reader.dialect
+    if cast is None:
+        return None
+    kept = risk_within(cast, source_type, type_in(source_type, dialect), dialect=dialect)
+    return None if kept == "none" else expression
 
 
 def passed_over(

@@ -238,14 +238,7 @@ def _drop(reader: TokenReader) -> list[Clause]:
     if reader.accept("INDEX"):
         return [_indexed(reader, "change_key" if at_primary(reader) else "drop_index")]
     if reader.at_any({"DATABASE", "SCHEMA"}):
-        word = reader.take().text.upper()
-        reader.accept("IF", "EXISTS")
-        name = reader.name()
-        # MySQL's SCHEMA is a database.
-        schema = word == "SCHEMA" and reader.dialect != "mysql"
-        place = reader.place
-        gone = TableName(place.db, name, None) if schema else TableName(name, None, None)
-        return [Clause(kind="drop_database", table=gone)]
+        return _drop_databases(reader)
     if not (reader.accept("TABLE") or reader.accept("TABLES")):
         return _rest(reader)
     reader.accept("IF", "EXISTS")
@@ -253,6 +246,18 @@ def _drop(reader: TokenReader) -> list[Clause]:
     while reader.accept(","):
         tables.append(reader.table())
     return [Clause(kind="drop_table", table=table) for table in tables]
+
+
+def _drop_databases(reader: TokenReader) -> list[Clause]:
+    """A database, or one or several schemas: MySQL's SCHEMA is a database."""
+    schema = reader.take().text.upper() == "SCHEMA" and reader.dialect != "mysql"
+    reader.accept("IF", "EXISTS")
+    db, found = reader.place.db, list[Clause]()
+    while not found or reader.accept(","):
+        name = reader.name()
+        gone = TableName(db, name, None) if schema else TableName(name, None, None)
+        found.append(Clause(kind="drop_database", table=gone))
+    return found
 
 
 def _rename(reader: TokenReader) -> list[Clause]:

@@ -58,7 +58,8 @@ def _modified(element: Element, table: TableName) -> list[Clause]:
         kind = "nullability"
     else:
         kind = "default" if column.default or column.expression else "other"
-    modified = [Clause(kind=kind, table=table, column=column)]
+    using = element.computed if kind == "modify_column" else None
+    modified = [Clause(kind=kind, table=table, column=column, using=using)]
     if element.keys:
         modified.append(Clause(kind="change_key", table=table, keys=element.keys))
     return modified
@@ -96,6 +97,11 @@ def read_alter(reader: TokenReader, table: TableName) -> list[Clause]:
         nullable = reader.tokens[reader.index - 3].text.upper() == "DROP"
         column = Column(name=name, nullable=nullable)
         return [Clause(kind="nullability", table=table, column=column)]
+    if reader.accept("SET", "EXPRESSION", "AS"):
+        first = reader.index
+        reader.skip()
+        using = reader.written(first)
+        return [Clause(kind="modify_column", table=table, column=Column(name=name), using=using)]
     if reader.at_any({"SET", "DROP", "ADD", "RESTART", "RESET"}):
         reader.take()
         return passed_over(reader, table, Column(name=name))

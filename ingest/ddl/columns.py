@@ -128,11 +128,15 @@ _MYSQL_INDEXES = {"INDEX", "KEY", "FULLTEXT", "SPATIAL"}
 
 
 class Element(NamedTuple):
-    """One element of a column list: a column, or a constraint; `keys` = the primary key."""
+    """One element of a column list: a column, or a constraint; `keys` = the primary key.
+
+    `computed` is the expression that a generated column's values follow.
+    """
 
     column: Column | None = None
     keys: tuple[str, ...] = ()
     kind: Kind = "add_column"
+    computed: str | None = None
 
 
 def read_elements(reader: TokenReader, *, strict: bool = False) -> list[Element]:
@@ -232,16 +236,17 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
         elif reader.at_any({"AFTER", "BEFORE"}) and reader.at_name(1):
             found["position"] = f"{reader.take().text.lower()} {reader.name()}"
         elif reader.at_any({"AUTO_INCREMENT", "IDENTITY"}):
-            found["expression"] = reader.take().text.upper()
+            found["expression"] = found["computed"] = reader.take().text.upper()
         elif reader.accept("AS"):
-            found["expression"] = reader.written(_pass_expression(reader, _AFTER_COMPUTED))
+            text = reader.written(_pass_expression(reader, _AFTER_COMPUTED))
+            found["expression"] = found["computed"] = text
         else:
             pass_attribute(reader, strict=strict)
     if source_type is None and reader.index == first:
         raise Unread(f"expected a type for column {own}, got {reader.peek().text!r}")
-    nullable = found.get("nullable")
+    nullable, computed = found.get("nullable"), _text(found.get("computed"))
     if reader.dialect == "tsql" and nullable is not False and not with_values:
-        found["default"] = None  # rows that exist keep NULL
+        found |= {"default": None, "expression": computed}  # rows that exist keep NULL
     column = Column(
         name=own,
         source_type=source_type,
@@ -252,7 +257,8 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
         comment=_text(found.get("comment")),
         position=_text(found.get("position")),
     )
-    return Element(column=column, keys=keys)
+    generated = computed if computed is not None and computed.startswith("(") else None
+    return Element(column=column, keys=keys, computed=generated)
 
 
 def _behind_column(reader: TokenReader) -> bool:

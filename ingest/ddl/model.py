@@ -54,7 +54,8 @@ class Clause:
 
     `column` is the column concerned, under its old name where it is renamed to `new_name`;
     `new_table` of a renamed table; `columns` and `keys` of a created table; `keys` of a changed
-    key. `using` is the conversion PostgreSQL was told to apply, where it is not a plain cast.
+    key. `using` is what the source computed a column's present values by: the conversion that
+    PostgreSQL was told to apply, where it is not a plain cast, or a generated column's expression.
     """
 
     kind: Kind

@@ -71,6 +71,11 @@ class _Picture:
         self.columns[name.lower()] = (name, type_)
         return AddColumn(name, type_)
 
+    def widen(self, name: str, type_: str) -> AlterColumnType:
+        """`name`: the column's name now, folded."""
+        self.columns[name] = (self.columns[name][0], type_)
+        return AlterColumnType(self.columns[name][0], type_, in_place=True)
+
     def rename(self, old: str, new: str) -> RenameColumn:
         """`old`: the column's name now, folded."""
         name, type_ = self.columns.pop(old)
@@ -139,6 +144,7 @@ def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
 
 def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     type_, name = picture.gold_type(column), picture.today(column.name)
+    note: str | None
     if name is None:
         note = f"{column.name} is gone since"
         return Outcome(clause=clause, risk="additive", note=note)
@@ -151,7 +157,13 @@ def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     if type_ is None:
         note = "the statement gives no type; the column comes with its data"
         return Outcome(clause=clause, risk="additive", note=note)
-    return Outcome(clause=clause, risk="additive", proposed=(picture.add(name, type_),))
+    lacking = (
+        f"rows without a later change have NULL, not what the source gave them by "
+        f"{column.expression}"
+    )
+    note = lacking if column.expression is not None else None
+    added = picture.add(name, type_)
+    return Outcome(clause=clause, risk="additive", proposed=(added,), note=note)
 
 
 def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
@@ -164,13 +176,14 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     if retyped(column.name, picture.later):
         note = f"the type of {column.name} was changed again since"
         return Outcome(clause=clause, risk="none", note=note)
-    if known is None or type_ is None:
+    if known is None or (type_ is None and clause.using is None):
         note = f"gold has no column {column.name}; it comes with its data"
         return Outcome(clause=clause, risk="none", note=note)
     name, old = known
-    if clause.using is not None:
+    if clause.using is not None or type_ is None:
         note = f"the source rewrote {name} by {clause.using}, which no event shows"
-        return Outcome(clause=clause, risk="destructive", note=note)
+        wide = () if type_ is None or not widens(old, type_) else (picture.widen(folded, type_),)
+        return Outcome(clause=clause, risk="destructive", proposed=wide, note=note)
     if type_ == old:
         if before is None and column.type == old:
             before = assumed(after or "", old)
@@ -182,8 +195,7 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
             note += f"; {_CUT_OFF}"
         return Outcome(clause=clause, risk=risk, note=note)
     if widens(old, type_):
-        picture.columns[folded] = (name, type_)
-        wider = AlterColumnType(name, type_, in_place=True)
+        wider = picture.widen(folded, type_)
         if before is not None and cuts(before, after or "", dialect=picture.dialect):
             return Outcome(clause=clause, risk="destructive", proposed=(wider,), note=_CUT_OFF)
         return Outcome(clause=clause, risk="widening", proposed=(wider,))

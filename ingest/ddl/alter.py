@@ -212,7 +212,9 @@ _PHYSICAL = set(
     DATA INDEX_ORGANIZATION EXPIRE INTERVAL RESET EXPAND REFRESH INDEXING ILM UPDATE DEFERRED
     MAPPING RECORDS_PER_BLOCK MINIMIZE NOMINIMIZE ADD_FILE DBPARTITION TBPARTITION BROADCAST
     SINGLE CLUSTERING SHARD_ROW_ID_BITS PLACEMENT SHARED NOMONITORING ATTRIBUTES NOCHECK
-    SECONDARY_LOAD SECONDARY_UNLOAD ANNOTATIONS
+    SECONDARY_LOAD SECONDARY_UNLOAD ANNOTATIONS LAST AUTO_ID_CACHE AUTO_RANDOM_BASE
+    PRE_SPLIT_REGIONS TTL_ENABLE TTL_JOB_INTERVAL STATS_BUCKETS STATS_TOPN STATS_COL_CHOICE
+    STATS_COL_LIST COMPACT AFFINITY
     """.split()
 )
 
@@ -417,7 +419,8 @@ def at_primary(reader: TokenReader, *, ahead: int = 0) -> bool:
 
 
 def _rename(reader: TokenReader, table: TableName) -> list[Clause]:
-    if reader.at_any({"INDEX", "KEY", "CONSTRAINT", *_PARTITIONS}) and reader.at("TO", ahead=2):
+    of_part = reader.at_any({"INDEX", "KEY", "CONSTRAINT", *_PARTITIONS})
+    if of_part and (reader.at("TO", ahead=2) or reader.at("IF", "EXISTS", ahead=1)):
         return passed_over(reader, table)
     column = reader.accept("COLUMN")
     if not column and (reader.accept("TO") or reader.accept("AS") or reader.accept("=")):
@@ -463,9 +466,11 @@ def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
         return _exchanged(reader, table)
     if verb in _MOVES_ROWS or (verb == "CONVERT" and reader.at_any({"PARTITION", "TABLE"})):
         return _moved(reader, table, verb)
+    if verb == "FIRST" and reader.at("PARTITION"):  # TiDB: those below a value are dropped
+        return _moved(reader, table, verb)
     if verb not in _PHYSICAL and not reader.at("="):
         raise Unread(f"expected a clause of ALTER TABLE, got {verb!r}")
-    if verb in ("ORDER", "PARTITION", "UNION"):  # lists with commas of their own
+    if verb in ("ORDER", "PARTITION"):  # lists with commas of their own
         while not reader.at_end():
             reader.take()
     _pass_names(reader)

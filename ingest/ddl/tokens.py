@@ -50,7 +50,8 @@ _BY_NUMBER = re.compile(r"\\(?:\\|([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6}))")
 # What is never closed goes on to the end of the text.
 _EXECUTABLE = re.compile(
     r"(?P<quote>'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\"(?:[^\"\\]|\"\"|\\.)*+(?:\"|\Z)|`[^`]*+(?:`|\Z))"
-    r"|(?P<open>/\*M?!\d*)|(?P<hint>/\*\+)|(?P<comment>/\*.*?(?:\*/|\Z))|(?P<close>\*/)",
+    r"|(?P<open>/\*M?!\d*|/\*T!(?:\[[\w,]*\])?)|(?P<hint>/\*\+)"
+    r"|(?P<comment>/\*.*?(?:\*/|\Z))|(?P<close>\*/)",
     re.DOTALL,
 )
 
@@ -237,8 +238,9 @@ def _database(name: str, known: str | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Open MySQL's executable comments `/*!50003 … */` and close hints, positions kept."""
-    if not any(mark in text for mark in ("/*!", "/*M!", "/*+")):
+    """Open executable comments, MySQL's `/*!50003 … */` and TiDB's `/*T![ttl] … */`, and close
+    hints, positions kept."""
+    if not any(mark in text for mark in ("/*!", "/*M!", "/*T!", "/*+")):
         return text
     opened = 0
 

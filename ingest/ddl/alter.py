@@ -33,9 +33,10 @@ from ingest.values.source_types import parse_type
 
 def read_modify(reader: TokenReader, table: TableName) -> list[Clause]:
     """MySQL and Oracle; without a type only nullability, default or comment change."""
-    if reader.accept("PRIMARY", "KEY"):  # OceanBase
+    if reader.at("PRIMARY", "KEY", "("):  # OceanBase
+        reader.index += 2
         return [Clause(kind="change_key", table=table, keys=read_key(reader))]
-    stored = reader.at("LOB", "(") or reader.at("NESTED", "TABLE")
+    stored = reader.at("PRIMARY", "KEY") or reader.at("LOB", "(") or reader.at("NESTED", "TABLE")
     if stored or reader.at_any({"PARTITION", "SUBPARTITION", "CONSTRAINT", "DEFAULT", "UNIQUE"}):
         return passed_over(reader, table)
     reader.accept("COLUMN")
@@ -214,7 +215,7 @@ _PHYSICAL = set(
     SINGLE CLUSTERING SHARD_ROW_ID_BITS PLACEMENT SHARED NOMONITORING ATTRIBUTES NOCHECK
     SECONDARY_LOAD SECONDARY_UNLOAD ANNOTATIONS LAST AUTO_ID_CACHE AUTO_RANDOM_BASE
     PRE_SPLIT_REGIONS TTL_ENABLE TTL_JOB_INTERVAL STATS_BUCKETS STATS_TOPN STATS_COL_CHOICE
-    STATS_COL_LIST COMPACT AFFINITY
+    STATS_COL_LIST COMPACT AFFINITY MEMOPTIMIZE
     """.split()
 )
 
@@ -287,6 +288,8 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
     elif reader.at_any({"PARTITION", "SUBPARTITION"}) and reader.dialect != "postgres":
         return passed_over(reader, table)
     elif reader.at("SUPPLEMENTAL", "LOG") or reader.at("TABLEGROUP") or _at_versions(reader):
+        return passed_over(reader, table)
+    elif reader.dialect == "oracle" and reader.at("CLUSTERING", "BY"):
         return passed_over(reader, table)
     elif reader.at("CONSTRAINT") and reader.at("DEFAULT", ahead=2):
         reader.index += 2
@@ -374,7 +377,9 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.at_any(_PARTITIONS) and (reader.at_name(1) or reader.at("(", ahead=1)):
         return _moved(reader, table)
     unused = reader.at("UNUSED") and reader.at_any({"COLUMN", "COLUMNS"}, ahead=1)
-    if unused or reader.at("SUPPLEMENTAL", "LOG"):
+    if unused or reader.at("SUPPLEMENTAL", "LOG") or reader.at("COLUMNS", "CONTINUE"):
+        return passed_over(reader, table)
+    if reader.dialect == "oracle" and reader.at("CLUSTERING"):
         return passed_over(reader, table)
     if _at_versions(reader) or _at_column_group(reader):
         return passed_over(reader, table)
@@ -470,11 +475,20 @@ def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
         return _moved(reader, table, verb)
     if verb not in _PHYSICAL and not reader.at("="):
         raise Unread(f"expected a clause of ALTER TABLE, got {verb!r}")
+    first = reader.index
     if verb in ("ORDER", "PARTITION"):  # lists with commas of their own
         while not reader.at_end():
             reader.take()
     _pass_names(reader)
+    if reader.dialect == "oracle" and _filtered(reader, first):
+        return [Clause(kind="change_partition", table=table)]
     return passed_over(reader, table)
+
+
+def _filtered(reader: TokenReader, first: int) -> bool:
+    """Whether what was passed over since token `first` keeps some rows: `INCLUDING ROWS WHERE`."""
+    passed = range(first - reader.index, 0)
+    return any(reader.at("INCLUDING", "ROWS", ahead=ahead) for ahead in passed)
 
 
 def _exchanged(reader: TokenReader, table: TableName) -> list[Clause]:

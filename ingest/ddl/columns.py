@@ -121,7 +121,15 @@ _BEHIND_TYPE = (
     *(("FOR", kind, "DATA") for kind in ("BIT", "SBCS", "MIXED")),  # Db2
 )
 # What has a column's words in it, and speaks of an index, of other rows or of storage.
-_NOT_OF_COLUMN = (("UNIQUE", "KEY"), ("SET", "NULL"), ("SET", "DEFAULT"), ("STORE", "AS"))
+_NOT_OF_COLUMN = (
+    ("UNIQUE", "KEY"),
+    ("FOREIGN", "KEY"),
+    ("SET", "NULL"),
+    ("SET", "DEFAULT"),
+    ("STORE", "AS"),
+    ("BY", "USER", "FOR", "STATISTICS"),
+)
+_NO_COLUMN = (("LIKE",), ("PERIOD", "FOR"), ("SUPPLEMENTAL", "LOG"))
 # Elements of a column list that define no column; INDEX and KEY are names outside MySQL.
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 _MYSQL_INDEXES = {"INDEX", "KEY", "FULLTEXT", "SPATIAL"}
@@ -153,7 +161,8 @@ def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
     """One column definition or table constraint, up to its comma."""
     if at_constraint(reader):
         return read_constraint(reader)
-    if reader.accept("LIKE") or reader.accept("PERIOD", "FOR"):  # PostgreSQL, SQL Server
+    # PostgreSQL, SQL Server, Oracle
+    if any(reader.accept(*words) for words in _NO_COLUMN):
         reader.skip()
         return Element(kind="other")
     return read_column(reader, strict=strict)
@@ -293,7 +302,7 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
         reader.path()
     elif any(reader.accept(*words) for words in _NOT_OF_COLUMN):
         pass
-    elif reader.accept("CHARACTER", "SET"):
+    elif reader.accept("CHARACTER", "SET") or reader.accept("IDENTIFIED", "BY"):
         reader.take()
     elif reader.at_any(_NAMED):
         reader.take()

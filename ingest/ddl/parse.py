@@ -54,6 +54,8 @@ _CHANGES_ROWS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE | re.DOTALL)
+_BIN = re.compile(r"BIN\$.{20,24}\$\d+", re.DOTALL)
+"""What Oracle calls a dropped table in its recycle bin."""
 _BEFORE = (
     r"(?>\s|;|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
     r"(?:/\*M?!\d*\s*)?"
@@ -165,6 +167,8 @@ def _settled(clause: Clause) -> Clause:
     base, role = ghost(clause.table.name), (clause.table.name or "")[-4:].lower()
     if clause.kind == "rename_table":
         target = clause.new_table.name if clause.new_table else None
+        if _BIN.fullmatch(target or ""):
+            return replace(clause, kind="drop_table", new_table=None)
         # pt-online-schema-change adds underscores until the name is free.
         aside = _OLD.fullmatch(target or "")
         away = (clause.table.name or "") in (ghost(target), aside[1] if aside else None)

@@ -144,6 +144,8 @@ def _has_body(reader: TokenReader, verb: str, first: int) -> bool:
         return False
     ahead = first - reader.index
     if verb in ("BEGIN", "DECLARE"):
+        if verb == "DECLARE" and reader.dialect == "tsql":
+            return False
         ends = reader.peek(ahead).kind == "end" or reader.at(";", ahead=ahead)
         return not (ends or reader.at_any({"TRANSACTION", "TRAN", "WORK"}, ahead=ahead))
     if verb not in ("CREATE", "ALTER"):
@@ -311,6 +313,8 @@ def _comment(reader: TokenReader) -> list[Clause]:
 
 def _sp_rename(reader: TokenReader, verb: str) -> list[Clause]:
     """SQL Server: `EXEC sp_rename 'dbo.t.old', 'new', 'COLUMN'`; any other procedure is `other`."""
+    if reader.at("@") and reader.at("=", ahead=2):  # what it gives back
+        reader.index += 3
     called = verb == "SP_RENAME" or (reader.at_name() and reader.path()[-1].lower() == "sp_rename")
     if not called:
         return _rest(reader)

@@ -70,7 +70,7 @@ def read_change(reader: TokenReader, table: TableName) -> list[Clause]:
     """MySQL: `CHANGE old new INT`; a rename only where the names differ."""
     reader.accept("COLUMN")
     reader.accept("IF", "EXISTS")
-    old = reader.name()
+    old = reader.column()
     changed = _modified(read_column(reader, strict=True), table)
     new = changed[0].column
     if new is None or new.name.lower() == old.lower():
@@ -85,7 +85,7 @@ def read_alter(reader: TokenReader, table: TableName) -> list[Clause]:
     if not reader.accept("COLUMN") and reader.at_any({"CHECK", "CONSTRAINT", *indexes}):
         return passed_over(reader, table)
     reader.accept("IF", "EXISTS")
-    name = reader.name()
+    name = reader.column()
     if reader.accept("SET", "DATA", "TYPE") or reader.accept("TYPE") or _bare_type(reader):
         return [_retyped(reader, table, name)]
     if reader.accept("SET", "DEFAULT"):
@@ -402,7 +402,7 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
 
 def _dropped(reader: TokenReader, table: TableName) -> list[Clause]:
     """The columns of a DROP or SET UNUSED, and how they go."""
-    names = read_key(reader) if reader.at("(") else (reader.name(),)
+    names = read_key(reader) if reader.at("(") else (reader.column(),)
     while reader.at_any(_AFTER_DROPPED) or reader.peek().kind == "number":
         reader.take()
     return [Clause(kind="drop_column", table=table, column=Column(name=name)) for name in names]

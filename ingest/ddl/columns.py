@@ -87,6 +87,7 @@ _ATTRIBUTES = set(
     WITHOUT ANNOTATIONS DOMAIN SCOPE IS OPTIONS LOB COLUMN CLUSTERING SKIP_INDEX MIN_MAX SUM TO
     AUTOINCREMENT KEY_BLOCK_SIZE UTF8 UTF8MB4 LATIN1 GBK UCS2 UTF16 UTF32 BY_DEFAULT INCREMENT
     MINVALUE MAXVALUE CYCLE CACHE NOCYCLE NOCACHE ORDER NOORDER INLINE LENGTH LOGGED COMPACT
+    KEEP NOKEEP SCALE NOSCALE EXTEND NOEXTEND
     BFILE STORE SECUREFILE BASICFILE AS COMMENT AND OR IN BETWEEN LIKE TRUE FALSE GLOBAL LOCAL
     """.split()
 )
@@ -199,10 +200,10 @@ def read_constraint(reader: TokenReader) -> Element:
 def read_key(reader: TokenReader) -> tuple[str, ...]:
     """`(a, b(10), c DESC)`: the names alone."""
     reader.expect("(")
-    names = [reader.name()]
+    names = [reader.column()]
     reader.skip()
     while reader.accept(","):
-        names.append(reader.name())
+        names.append(reader.column())
         reader.skip()
     reader.expect(")")
     return tuple(names)
@@ -213,7 +214,7 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
 
     Unknown attributes are passed over; `strict`: a word that no database has there is Unread.
     """
-    own = reader.name()
+    own = reader.column()
     source_type = read_type(reader)
     type_ = None if source_type is None else type_in(source_type, reader.dialect)
     found: dict[str, str | bool | None] = {}

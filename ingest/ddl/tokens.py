@@ -153,6 +153,12 @@ class TokenReader:
             else token.text
         )
 
+    def column(self) -> str:
+        """The name of a column; MySQL before 8 takes `t.c` and `d.t.c` for it, too."""
+        if self.dialect == "mysql":
+            return self.path()[-1]
+        return self.name()
+
     def path(self) -> list[str]:
         """A dotted name; SQL Server's `db..t` has an empty part, MySQL's `.t` begins with a dot."""
         if self.dialect == "mysql":

@@ -50,7 +50,8 @@ _DIALECT_NAMES = {
 _OLD = re.compile(r"_+(.+?)_old", re.IGNORECASE | re.DOTALL)
 _CHANGES_ROWS = re.compile(
     r"(?>\s|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+"
-    r"(?:with\b.*?\b)?(?:insert|update|delete|replace|merge|load)\b",
+    r"(?:with\b.*?\b)?(?:insert|update(?!\s++statistics\b)|delete|replace|merge"
+    r"|load(?!\s++index\b))\b",
     re.IGNORECASE | re.DOTALL,
 )
 _GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE | re.DOTALL)

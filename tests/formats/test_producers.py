@@ -283,6 +283,7 @@ def test_columns_behind_a_block_of_no_types_stay() -> None:
         ("with x as (select 1) delete from t", "statement_dml"),
         ("/* y */ WITH x AS (z) UPDATE t", "statement_dml"),
         ("ALTER TABLE t ADD COLUMN updated int", None),
+        ("UPDATE STATISTICS dbo.t", None),
     ],
 )
 def test_a_statement_that_changes_rows_is_no_schema_change(

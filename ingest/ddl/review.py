@@ -201,6 +201,8 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         return Outcome(clause=clause, risk="widening", proposed=(wider,))
     again = (DropColumn(name), picture.add(name, type_))
     note = f"{old} does not widen to {type_}: a new generation of {name}, filled from history"
+    if "binary" in (old, type_):
+        note += "; bytes come as base64 and texts as they are: earlier values would be others"
     if folded in picture.keys:
         note = f"{name} is part of the key: approval folds every row again with it as {type_}"
     return Outcome(clause=clause, risk="destructive", proposed=again, note=note)

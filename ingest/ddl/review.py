@@ -282,6 +282,6 @@ _NOTES = {
     "drop_database": "gold is never dropped; approval freezes its targets",
     "rename_table": "approval points the table's entry at the new name",
     "change_key": "approval folds every row again under the new key",
-    "change_partition": "rows of a partition went or came without events",
+    "change_partition": "rows went or came without events",
     "unparsed": "the clause could not be read",
 }

@@ -28,6 +28,7 @@ _DEFINED = _BODIES | {"VIEW"}
 # What clauses of ALTER TABLE begin with, and what such a clause may drop.
 _CLAUSES = {"ADD", "ALTER", "CHANGE", "DROP", "MODIFY", "RENAME"}
 _PARTS = {"COLUMN", "PRIMARY", "KEY", "CONSTRAINT", "CHECK", "PARTITION", "SUBPARTITION"}
+_UNIQUE = {"UNIQUE", "PRIMARY"}
 _BEFORE_TABLE = set(
     """ONLINE OFFLINE IGNORE FOREIGN EXTERNAL UNLOGGED OR REPLACE IMMUTABLE BLOCKCHAIN SHARDED
     DUPLICATED""".split()
@@ -162,7 +163,9 @@ def _has_body(reader: TokenReader, verb: str, first: int) -> bool:
 
 
 def _alter(reader: TokenReader) -> list[Clause]:
+    ignores = False
     while reader.at_any(_BEFORE_TABLE):
+        ignores |= reader.at("IGNORE")
         reader.take()
     if reader.dialect == "tsql" and reader.accept("SCHEMA"):
         return _transferred(reader)
@@ -176,7 +179,12 @@ def _alter(reader: TokenReader) -> list[Clause]:
     reader.accept("*")
     if reader.dialect == "mysql":
         _pass_wait(reader)
-    return read_clauses(reader, table)
+    first = reader.index
+    clauses = read_clauses(reader, table)
+    # MariaDB, and MySQL before 5.7: rows that are not unique then go without events.
+    told_apart = (token.text.upper() in _UNIQUE for token in reader.tokens[first : reader.index])
+    gone = [Clause(kind="change_partition", table=table)] if ignores and any(told_apart) else []
+    return [*gone, *clauses]
 
 
 def _transferred(reader: TokenReader) -> list[Clause]:

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import msgspec
-
 from ingest.errors import SourceError
 from pipelines.platform.commit_log import Commit
 
@@ -66,6 +64,9 @@ def read_whole(file: Path, of: type[T], *, source: str, then: str) -> T | None:
 
     Raises SourceError where it is damaged: to go on as without it would be to guess.
     """
+    # Streams start processes that import this module and ask for no note.
+    import msgspec
+
     try:
         return msgspec.json.decode(file.read_bytes(), type=of)
     except FileNotFoundError:

@@ -414,6 +414,9 @@ FIXED_LENGTH = {
     "db2": {"char", "character", "graphic", "binary"},
 }
 """Types whose values databases fill up to their length: bytes with zeros, texts with spaces."""
+_STRIPPED = {"char", "character", "nchar", "national char", "national character"}
+"""Types of MySQL that lose the spaces at their end. Source:
+https://dev.mysql.com/doc/refman/8.4/en/char.html."""
 _LONGEST = 8_000
 """Bytes of a BINARY; of MySQL's 255."""
 _COMPACT = re.compile(r"(\d{8})(\d{6})?")
@@ -467,8 +470,10 @@ def _of_raw(token: Token) -> tuple[str, None] | None:
 
 
 def _padded(text: str, source_type: str, dialect: str) -> str:
-    """A default as the source stores it in a column of fixed length."""
+    """A default as the source's rows have it in a column of fixed length."""
     read = parse_type(source_type)
+    if dialect == "mysql" and read.name in _STRIPPED:
+        return text.rstrip(" ")
     if read.name not in FIXED_LENGTH.get(dialect, ()):
         return text
     if read.name == "bpchar" and not read.args:

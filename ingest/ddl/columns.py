@@ -414,7 +414,7 @@ FIXED_LENGTH = {
     "db2": {"char", "character", "graphic", "binary"},
 }
 """Types whose values databases fill up to their length: bytes with zeros, texts with spaces."""
-_STRIPPED = {"char", "character", "nchar", "national char", "national character"}
+STRIPPED = {"char", "character", "nchar", "national char", "national character"}
 """Types of MySQL that lose the spaces at their end. Source:
 https://dev.mysql.com/doc/refman/8.4/en/char.html."""
 _LONGEST = 8_000
@@ -472,7 +472,7 @@ def _of_raw(token: Token) -> tuple[str, None] | None:
 def _padded(text: str, source_type: str, dialect: str) -> str:
     """A default as the source's rows have it in a column of fixed length."""
     read = parse_type(source_type)
-    if dialect == "mysql" and read.name in _STRIPPED:
+    if dialect == "mysql" and read.name in STRIPPED:
         return text.rstrip(" ")
     if read.name not in FIXED_LENGTH.get(dialect, ()):
         return text

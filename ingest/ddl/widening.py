@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ingest.ddl.columns import FIXED_LENGTH
+from ingest.ddl.columns import FIXED_LENGTH, STRIPPED
 from ingest.ddl.risks import Risk
 from ingest.values.source_types import SourceType, parse_type
 
@@ -86,6 +86,8 @@ _UNITS = {"char": "char", "codeunits16": "char", "codeunits32": "char"} | {
 }
 _BYTES_MOST = 4
 """Bytes of one character."""
+_ROW_MOST = 65_535
+"""Bytes of a row of MySQL, and so of a VARCHAR."""
 _TEXTS = {"char", "varchar", "varchar2", "nchar", "nvarchar", "nvarchar2", "character"} | {
     "character varying",
     "graphic",
@@ -142,10 +144,13 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
     if dialect == "tsql" and old.name in _NATIONAL and new.name not in _NATIONAL:
         return "destructive"
     if holds is not None and held is not None:
-        units = _unit(old), _unit(new)
+        units = _unit(old, dialect), _unit(new, dialect)
         if units == ("byte", "char") and held == holds:
             return "widening"
-        return _compared(held * _BYTES_MOST if units == ("char", "byte") else held, holds)
+        if units == ("char", "byte"):
+            held *= _BYTES_MOST
+            held = min(held, _ROW_MOST) if dialect == "mysql" else held
+        return _compared(held, holds)
     keeps, kept = _moment(new, dialect), _moment(old, dialect)
     if keeps is not None and kept is not None:
         return _compared(kept, keeps)
@@ -196,6 +201,8 @@ def repads(before: str, after: str, *, dialect: str = "mysql") -> bool:
     held, holds = _capacity(old, dialect), _capacity(new, dialect)
     if held is None or holds is None:
         return False
+    if dialect == "mysql" and new.name in STRIPPED:
+        return old.name not in STRIPPED
     was, is_now = _is_fixed(old, dialect), _is_fixed(new, dialect)
     return (is_now and (not was or held != holds)) or (dialect == "postgres" and was and not is_now)
 
@@ -262,8 +269,10 @@ def _moment(type_: SourceType, dialect: str) -> int | None:
     return _numbers(type_, dialect)[0] if dialect in ("oracle", "tsql") else None
 
 
-def _unit(type_: SourceType) -> str:
-    """`char` or `byte`, where the length tells."""
+def _unit(type_: SourceType, dialect: str) -> str:
+    """`char` or `byte`, where the length tells, or MySQL does."""
+    if dialect == "mysql" and type_.name in _TEXTS:
+        return "byte" if type_.name.endswith("text") else "char" if "char" in type_.name else ""
     length = _LENGTH.fullmatch(type_.args.strip())
     return _UNITS.get(length[3].lower(), "") if length else ""
 

@@ -61,7 +61,7 @@ def test_a_login_in_an_address_is_masked() -> None:
 
 
 def test_a_long_statement_is_read_once() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     masked("SUBSCRIPTION a CONNECTION " * 40_000)
     masked("a://" * 200_000)
     masked("'" + "\\'" * 300_000)
@@ -69,4 +69,4 @@ def test_a_long_statement_is_read_once() -> None:
     masked("GRANT x " + "PASSWORD FOR " * 40_000 + "'")
     masked("SET PASSWORD FOR " + "a" * 500_000)
     masked("CREATE " * 100_000)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

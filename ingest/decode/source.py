@@ -18,6 +18,7 @@ from ingest.codes import Code
 from ingest.ddl.dialect import declared_dialect
 from ingest.ddl.parse import changes_rows
 from ingest.ddl.secrets import masked
+from ingest.decode.joined import joined
 from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
@@ -147,17 +148,16 @@ class SourceDecoder:
             if empty and not self._tombstones and not self._tells_of_empty(message):
                 tombstone = Event(kind="control", op="other", op_raw="tombstone")
                 return self._lift(message, epoch, now, name=name, events=[tombstone])
-            if known is None:
-                known = recognised(message)
-                name = known.name
-            assert name is not None
-            if value and FORMATS[name].recognise is not None:
-                about = FORMATS[name]
-                check_names(value, flat=about.flat, envelope=about.envelope, top=known.top)
-            if known.read is not None:
-                message = message._replace(read=known.read)
-            decode = self._decoders.get(name) or self._decoder(name)
-            return self._lift(message, epoch, now, name=name, events=list(decode(message)))
+            try:
+                if known is None:
+                    known = recognised(message)
+                    name = known.name
+                events = self._events(message, known)
+            except DecodeError as error:
+                several = joined(message, error, name=name, read=self._events)
+                name, events = several.name, several.events
+                message = several.message
+            return self._lift(message, epoch, now, name=name, events=events)
         except DecodeError as error:
             code, text = error.code, error.text
             if code is Code.BAD_JSON and name and FORMATS[name].recognise is not None:
@@ -166,6 +166,16 @@ class SourceDecoder:
         except Exception as error:
             code, text = Code.DECODER_FAILED, f"{type(error).__name__}: {error}"
         return [self.reject(message, epoch, now, name=name, code=code, text=text)]
+
+    def _events(self, message: Message, known: Recognised) -> list[Event]:
+        """The events of a message of a known format. Raises DecodeError."""
+        about = FORMATS[known.name]
+        if message.value and about.recognise is not None:
+            check_names(message.value, flat=about.flat, envelope=about.envelope, top=known.top)
+        if known.read is not None:
+            message = message._replace(read=known.read)
+        decode = self._decoders.get(known.name) or self._decoder(known.name)
+        return list(decode(message))
 
     def changes(self, name: str, messages: Sequence[tuple[int, Message]]) -> list[Changes]:
         """The changes among messages of a format, each with its index, that are read by column; the

@@ -1044,3 +1044,46 @@ def test_a_changefeed_of_cockroachdb_names_its_key_in_the_source_block() -> None
         assert (row["key_columns"], row["key"]) == (("id",), {"id": "1"})
         (row,) = rows(name, debezium_row({**source, "primary_keys": None}, {"id": 1}))
         assert row["key_columns"] is None
+
+
+SEVERAL = {
+    "dms": [
+        {"data": {"id": at}, "metadata": {"record-type": "data", "operation": "insert",
+         "schema-name": "d", "table-name": f"t{at}"}}
+        for at in (1, 2)
+    ],
+    "debezium": [
+        {"op": "c", "after": {"id": at}, "source": {**MYSQL, "pos": at, "table": f"t{at}"}}
+        for at in (1, 2)
+    ],
+    "maxwell": [
+        {"database": "d", "table": f"t{at}", "type": "insert", "ts": 1, "data": {"id": at}}
+        for at in (1, 2)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("between", ["", "\n", " \r\n"])
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_objects_one_after_the_other_in_a_message(name: str, pinned: bool, between: str) -> None:
+    """As Kinesis Data Firehose and buffers of producers join them."""
+    value = between.join(map(json.dumps, SEVERAL[name])).encode()
+    reader = reader_of(name if pinned else "auto")
+    found = reader.rows(Message(value, b'{"id":1}' if name != "maxwell" else None, topic="t"))
+    told = [dict(zip((c.name for c in DECODED), row, strict=True)) for row in found]
+    assert [(row["row"], row["table"], row["after"]) for row in told] == [
+        (0, "t1", {"id": "1"}),
+        (1, "t2", {"id": "2"}),
+    ]
+    assert [row["key"] for row in told] == [None, None]
+
+
+def test_of_objects_one_after_the_other_none_is_lost() -> None:
+    good, bad = json.dumps(SEVERAL["dms"][0]), json.dumps({"x": 1})
+    (row,) = rows("auto", (good + bad).encode())
+    assert (row["kind"], row["error_code"]) == ("reject", "unknown_format")
+    (row,) = rows("auto", (good + json.dumps(SEVERAL["maxwell"][0])).encode())
+    assert (row["kind"], row["error_code"]) == ("reject", "ambiguous_format")
+    (row,) = rows("dms", (good + good[:-1]).encode())
+    assert (row["kind"], row["error_code"]) == ("reject", "bad_json")

@@ -991,9 +991,12 @@ def test_a_topic_names_the_table_where_the_source_block_does_not(
 def test_nulls_of_cassandra_and_scylladb_are_no_null(
     connector: str | None, after: dict[str, Any], code: str | None
 ) -> None:
-    source = {"connector": connector, "keyspace_name": "k", "table_name": "t"}
-    (row,) = rows("debezium", debezium_row(source, after), order="arrival")
-    assert row["error_code"] == code
+    for names in ({"keyspace_name": "k", "table_name": "t"}, {"db": "k", "table": "t"}):
+        sent = debezium_row({"connector": connector, **names}, after)
+        (row,) = rows("debezium", sent, order="arrival")
+        assert row["error_code"] == code
+        messages = [(at, Message(json.dumps(sent).encode(), offset=at)) for at in range(200)]
+        assert reader_of("debezium", order="arrival").changes("debezium", messages) == []
 
 
 @pytest.mark.parametrize(

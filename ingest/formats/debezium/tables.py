@@ -44,6 +44,8 @@ from ingest.wire.forms import Forms, Part
 from ingest.wire.text_columns import SentImages, TextRows, columns_of, read_tables, text_rows
 
 _ROWS = ("insert", "update", "delete", "snapshot")
+_BY_ROW = frozenset(("cassandra", "scylla"))
+"""Connectors whose rows may have to be refused."""
 _NO_IMAGE = (b"", b"null")
 _NONE = frozenset((None,))
 _START = b'{"schema":'
@@ -314,7 +316,7 @@ def _sent(at: int, inner: Inner, texts: list[bytes]) -> _Sent | None:
     source, op = inner.source, OPS.get(inner.op or "")
     if source is None or op not in _ROWS or inner.ddl is not None:
         return None
-    if source.table is None or source.keyspace is not None or source.keyspace_name is not None:
+    if source.table is None or source.keyspace is not None or source.connector in _BY_ROW:
         return None
     if source.value_capture_type is not None or source.pkNames is not None:
         return None

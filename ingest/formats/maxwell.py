@@ -274,6 +274,7 @@ def _recognise(top: TopLevel) -> bool:
 FORMAT = Format(
     decoder=decoder,
     order="arrival",
+    positions=True,
     summary="Maxwell's JSON of MySQL's binlog",
     source="https://maxwells-daemon.io/dataformat (zendesk/maxwell, 024c371)",
     recognised="database, ts and a type of Maxwell's, in lower case, with data, def, sql or "

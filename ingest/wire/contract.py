@@ -206,7 +206,8 @@ class Format(NamedTuple):
     `tenants`: the extra value `tenant` says whose table it is that a change names.
     `dialect`: the SQL of its statements, where neither a message nor an option says it.
     `order` is what `order: auto` means, `log` names the log whose positions the format tells where
-    other formats tell them too, `orderless` what to do where a message lacks the order key that
+    other formats tell them too, `positions` that messages may carry them though `auto` goes by
+    arrival, `orderless` what to do where a message lacks the order key that
     `order: source` takes. `impossible` names what the format cannot carry, with the
     vendor's line, and `losses` what arrives otherwise than the source had it; `recognised` and
     `ordered` are sentences for `ingest formats NAME`.
@@ -233,6 +234,7 @@ class Format(NamedTuple):
     tenants: bool = False
     dialect: str | None = None
     log: str | None = None
+    positions: bool = False
     orderless: str = "set order: arrival for this source if it never sends one"
     options: Mapping[str, Option] = {}
     impossible: Mapping[str, str] = {}

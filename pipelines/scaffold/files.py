@@ -116,6 +116,8 @@ def _order(sample: Sample, made: Draft) -> Iterator[str]:
     if "order_key_missing" in sample.codes:
         yield _explained("order: arrival", "messages came without a position in the log")
         made.doubts.append("messages lack a position in the log; the producer may have one to send")
+    elif sample.positioned:
+        yield _explained("order: source", "every change has a position in the source's log")
 
 
 def _zone(sample: Sample, made: Draft) -> Iterator[str]:

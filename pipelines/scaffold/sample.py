@@ -18,6 +18,7 @@ from ingest.decode.source import SourceDecoder
 from ingest.decode.spec import decode_spec
 from ingest.events import DECODED
 from ingest.files.framing import FRAMINGS, records
+from ingest.formats import FORMATS
 from ingest.names import quoted, table_name
 from ingest.wire.contract import Message
 
@@ -71,7 +72,8 @@ class Table:
 class Sample:
     """What all its messages say. `formats` counts the messages that were recognised, `codes` errors
     and warnings, `errors` has the sentence of one of each; `topics` are those of a capture of
-    Kafka."""
+    Kafka. `positioned`: all are of a format that `order: auto` reads by arrival, and each change
+    has a position in the source's log."""
 
     files: tuple[str, ...]
     framing: str
@@ -81,6 +83,7 @@ class Sample:
     errors: dict[str, str] = field(default_factory=dict)
     tables: dict[tuple[str | None, str | None, str], Table] = field(default_factory=dict)
     topics: dict[str, None] = field(default_factory=dict)
+    positioned: bool = False
 
     @property
     def unrecognised(self) -> int:
@@ -97,7 +100,12 @@ def read_sample(
     if framing is None:
         tried = [_read(files, way, format_, most=_FIRST) for way in FRAMINGS]
         framing = min(tried, key=_unlikeliness).framing
-    return _read(files, framing, format_, most=MOST)
+    sample = _read(files, framing, format_, most=MOST)
+    if len(sample.formats) == 1 and FORMATS[next(iter(sample.formats))].positions:
+        ordered = _read(files, framing, format_, most=MOST, order="source")
+        lacking = ordered.codes[Code.ORDER_KEY_MISSING.value]
+        sample.positioned = bool(ordered.tables) and not lacking
+    return sample
 
 
 def _unlikeliness(sample: Sample) -> tuple[float, int]:
@@ -107,10 +115,14 @@ def _unlikeliness(sample: Sample) -> tuple[float, int]:
     return sample.unrecognised / sample.messages, -sum(sample.formats.values())
 
 
-def _read(files: Sequence[str], framing: str, format_: str, *, most: int) -> Sample:
+def _read(
+    files: Sequence[str], framing: str, format_: str, *, most: int, order: str = "auto"
+) -> Sample:
     sample = Sample(tuple(files), framing)
     place = {"path": "-", "framing": framing}
-    source = Source.model_validate({"name": "sample", "format": format_, "files": place})
+    source = Source.model_validate(
+        {"name": "sample", "format": format_, "order": order, "files": place}
+    )
     decoder = SourceDecoder(decode_spec(source))
     keys: dict[tuple[str | None, str | None, str], tuple[str, ...]] = {}
     for message in islice(_messages(files, framing), most):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -88,6 +89,22 @@ def test_what_stands_in_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[
         "not sure: 1 x bad_json: expected one JSON value, Input data was truncated; got b'{'",
     ]
     assert "shop.orders" in told.out and "wrote " in told.out
+
+
+@pytest.mark.parametrize("lacking", [False, True])
+def test_changes_with_positions_are_read_by_them(lacking: bool, tmp_path: Path) -> None:
+    change = {"database": "shop", "table": "orders", "type": "insert", "ts": 1709540000, "xid": 1}
+    changes: list[dict[str, Any]] = [
+        {**change, "xoffset": at, "position": f"binlog.000002:{at}", "data": {"id": at}}
+        for at in range(3)
+    ]
+    if lacking:
+        del changes[1]["position"]
+    sample = tmp_path / "shop.jsonl"
+    sample.write_text("".join(json.dumps(change) + "\n" for change in changes))
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    written = yaml.safe_load((tmp_path / "conf/sources/shop.yml").read_text())
+    assert written.get("order") == (None if lacking else "source")
 
 
 def test_a_key_that_only_a_schema_change_names_is_asked_of_nobody(

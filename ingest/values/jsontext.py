@@ -173,7 +173,18 @@ def is_utf8(value: bytes) -> bool:
     return True
 
 
+_HALF = re.compile(rb"(?<!\\)(?:\\\\)*+(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
+"""An escape of the first half of a character, without the second."""
+
+
 def _no_json(value: bytes, why: str) -> DecodeError:
+    """`why`: what msgspec says, for which a text ends early where a character's second half should
+    stand."""
+    if not value:
+        return DecodeError(Code.BAD_JSON, "expected one JSON value, got an empty message")
+    half = _HALF.search(value) if "truncated" in why else None
+    if half is not None and value.rstrip().endswith((b"}", b"]")):
+        why = f"{half[1].decode()} is half of a character and stands alone"
     return DecodeError(Code.BAD_JSON, f"expected one JSON value, {why}; got {excerpt(value)}")
 
 

@@ -58,6 +58,9 @@ def test_what_is_read_leniently(value: bytes, read: Any) -> None:
     ("value", "code", "said"),
     [
         (b'{"a":1', Code.BAD_JSON, "expected one JSON value"),
+        (b"", Code.BAD_JSON, "got an empty message"),
+        (b'{"a":"\\ud83d\\ude00 \\ud83d"}', Code.BAD_JSON, "\\ud83d is half of a character"),
+        (b'{"a":"\\\\ud83d"', Code.BAD_JSON, "truncated"),
         (b'{"a":\xff}', Code.BAD_JSON, "the byte 0xff (byte 5)"),
         (b'{"\xff":1}', Code.BAD_JSON, "expected JSON in UTF-8"),
         # The place is that in the message as it came, not in the mended text.

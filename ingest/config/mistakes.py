@@ -25,6 +25,7 @@ _EXPECTED = {
     "model_type": _KEYS_WITH_VALUES,
     "model_attributes_type": _KEYS_WITH_VALUES,
 }
+_OF_MODELS = ("model_type", "model_attributes_type")
 SECRET = re.compile(r"password|secret|token|jaas|webhook|keystore\.key", re.IGNORECASE)
 """Found in the name of an option or a setting whose value is nobody else's business."""
 _WORD = re.compile(r"'([^']*)'|(\d+)")
@@ -54,6 +55,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
             hint = f"; write [{given}]" if kind == "tuple_type" and got == f"`{given}`" else ""
             if kind == "string_type" and isinstance(given, bool | int | float):
                 hint = "; put it in quotes"
+            if kind in _OF_MODELS and place:
+                hint = f"; its keys are {listed(_keys(model, place))}"
             yield place, f"`{what}`: expected {_EXPECTED[kind]}, got {got}{hint}"
         elif kind == "string_too_short":
             yield place, f"`{what}`: expected text, got none"

@@ -135,6 +135,11 @@ SOURCE_MISTAKES = [
     (SHOP + "keys:\n  a.b: [x, Y, X]\n", 4, "`keys.a.b`: `X` stands twice"),
     (SHOP + "keys:\n  a.b: x\n", 4, "`keys.a.b`: expected a list, got `x`; write [x]"),
     (SHOP + "keys: [a]\n", 3, "`keys`: expected keys with values, got a list"),
+    (
+        "name: shop\nfiles: a.jsonl\n",
+        2,
+        "`files`: expected keys with values, got text; its keys are path,",
+    ),
     (SHOP + "columns:\n  a.b:\n    c: int\n    d: decimal(1\n", 6, "expected a column type"),
     (SHOP + "columns:\n  a..b: {c: int}\n", 4, "expected db.table or db.schema.table, got `a..b`"),
     (SHOP + "files: {path: y}\n", 3, "`files` is already given on line 2"),

@@ -414,6 +414,25 @@ def test_columns_in_yugabytedbs_cells(connector: str, typed: bool) -> None:
     assert row["after"] == {"id": "1", "a": '{"value": 1, "set": true}'}
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"op":"c","after":{"id":{"value":1,"set":true,"value":2}},"source":%s}',
+        b'{"op":"c","after":{"id":{"value":1,"set":true,"set":false}},"source":%s}',
+        b'{"specversion":"1.0","iodebeziumop":"c","iodebeziumlsn":"7",'
+        b'"data":{"after":{"id":1},"after":{"id":2}}}',
+        b'{"specversion":"1.0","iodebeziumop":"c","iodebeziumlsn":"7",'
+        b'"data":{"schema":null,"payload":{"after":{"id":1},"after":{"id":2}}}}',
+    ],
+)
+def test_what_says_two_things_within_an_envelope(value: bytes) -> None:
+    source = b'{"connector":"postgresql","db":"y","schema":"public","table":"t","lsn":7}'
+    sent = Message(value.replace(b"%s", source), topic="t")
+    (row,) = reader_of("debezium").rows(sent)
+    row = dict(zip((c.name for c in DECODED), row, strict=True))
+    assert (row["kind"], row["error_code"]) == ("reject", "contradiction")
+
+
 def cells_schema() -> dict[str, Any]:
     number = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
     types = {"id": {"type": "int32"}, "a": {"type": "bytes", **number}, "b": {"type": "string"}}

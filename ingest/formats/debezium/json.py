@@ -287,6 +287,9 @@ _ENVELOPE = (
     "payload.transaction",
     "payload.tableChanges",
     "payload.tableChanges.table",
+    # Of CloudEvents.
+    "data",
+    "data.payload",
 )
 
 FORMAT = Format(

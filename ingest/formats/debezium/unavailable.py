@@ -24,6 +24,7 @@ import msgspec
 
 from ingest.formats.debezium.values import days
 from ingest.values.jsontext import members
+from ingest.wire.doubled_names import check_names
 
 DEFAULT = "__debezium_unavailable_value"
 
@@ -71,7 +72,10 @@ VALUE, SET = "value", "set"
 
 def without_cells(image: dict[str, Any] | None, raw: bytes) -> tuple[bytes, frozenset[str]] | None:
     """An image of YugabyteDB's, whose values all are cells or null: its text with the values of the
-    cells, null where there is none, and the columns that are not set. None for other images."""
+    cells, null where there is none, and the columns that are not set. None for other images.
+
+    Raises contradiction where a cell says two things.
+    """
     found = False
     for cell in (image or {}).values():
         if cell is not None:
@@ -82,6 +86,7 @@ def without_cells(image: dict[str, Any] | None, raw: bytes) -> tuple[bytes, froz
         return None
     values: dict[str, msgspec.Raw | None] = {}
     for name, cell in members(raw).items():
+        check_names(bytes(cell), flat=False, envelope=())
         inside = members(bytes(cell)) if bytes(cell) != b"null" else {}
         is_set = bytes(inside.get(SET, b"")) == b"true"
         values[name] = inside[VALUE] if is_set else None

@@ -433,6 +433,17 @@ def test_what_says_two_things_within_an_envelope(value: bytes) -> None:
     assert (row["kind"], row["error_code"]) == ("reject", "contradiction")
 
 
+def test_a_struct_that_looks_like_a_cell_is_a_column() -> None:
+    """Among columns that are no cells."""
+    types = {"id": {"type": "int32"}, "a": cells_schema()["fields"][1]["fields"][0]}
+    fields = [{**type_, "field": name} for name, type_ in types.items()]
+    schema = {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": "after"}]}
+    source = {"connector": "postgresql", "db": "y", "schema": "public", "table": "t", "lsn": 7}
+    payload = {"op": "c", "after": {"id": 1, "a": {"value": 5, "set": True}}, "source": source}
+    value = {"schema": schema, "payload": payload}
+    assert columns_of("debezium", value) == {"id": "int", "a": "string"}
+
+
 def cells_schema() -> dict[str, Any]:
     number = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
     types = {"id": {"type": "int32"}, "a": {"type": "bytes", **number}, "b": {"type": "string"}}

@@ -81,8 +81,8 @@ class Block:
     """
 
     def __init__(self, schema: Field | None) -> None:
-        self.fields = tuple(map(_of_cell, schema.fields or ())) if schema is not None else ()
-        self.row = tuple(map(_of_cell, _row_fields(self.fields)))
+        self.fields = _without_cells(schema.fields or ()) if schema is not None else ()
+        self.row = _without_cells(_row_fields(self.fields))
         self.images_alone = [field.field for field in self.fields] == ["before", "after"]
         self.memo: dict[tuple[int, str, TableName | None, bool], Columns] = {}
         self._columns: tuple[Field, ...] | None = None
@@ -258,14 +258,16 @@ def sized(text: str, length: int | None, scale: int | None) -> str:
     return f"{base}({size}) {rest}".rstrip()
 
 
-def _of_cell(field: Field) -> Field:
-    """The field of a value where it stands in a cell of YugabyteDB's, beside whether it is set."""
-    inside = {inner.field: inner for inner in field.fields or ()}
-    if field.field in ("before", "after"):
-        return field
-    if inside.keys() != {VALUE, SET} or inside[SET].type != "boolean":
-        return field
-    return msgspec.structs.replace(inside[VALUE], field=field.field, optional=True)
+def _without_cells(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The fields of a row's values where all of them stand in cells of YugabyteDB's, beside whether
+    they are set; else the fields as they are."""
+    found: list[Field] = []
+    for field in fields:
+        inside = {inner.field: inner for inner in field.fields or ()}
+        if inside.keys() != {VALUE, SET} or inside[SET].type != "boolean":
+            return fields
+        found.append(msgspec.structs.replace(inside[VALUE], field=field.field, optional=True))
+    return tuple(found)
 
 
 def _row_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:

@@ -109,8 +109,10 @@ def refused(data: bytes) -> str | None:
 
 def framed_json(data: bytes) -> bytes | None:
     """The JSON behind a schema's id, as Confluent's JsonSchemaConverter writes it; else None."""
+    if data[:1] != b"\0" or data[_CONFLUENT : _CONFLUENT + 1] != b"{":
+        return None
     body = data[_CONFLUENT:]
-    if data[:1] != b"\0" or body[:1] != b"{" or body.rstrip()[-1:] != b"}":
+    if body.rstrip()[-1:] != b"}":
         return None
     try:
         msgspec.json.decode(body, type=dict[str, msgspec.Raw])

@@ -52,8 +52,11 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 SOURCES = ("log", "log_anew", "arriving", "arriving_anew")
 """By the source's order or by arrival; those that begin anew get a second epoch."""
 CHANGES, PARTITIONS = 14, 3
-FEW, MANY = 8, 80
+FEW, MANY = 16, 80
 """Logs of a table: what a batch costs is the MERGE of each table, however many logs share it."""
+EACH = tuple((source, mode) for source in SOURCES for mode in MODES)
+HALF = EACH[:9:2] + EACH[11::2]
+"""Every mode in two of the sources, one of either order."""
 Rows = list[tuple[Any, ...]]
 
 
@@ -86,25 +89,25 @@ class Table(NamedTuple):
         ]
 
 
-def tables(chance: random.Random, *, logs_each: int) -> list[Table]:
-    """One of every mode for every source, each of `logs_each` logs, or of one with truncates."""
+def tables(
+    chance: random.Random, pairs: Sequence[tuple[str, str]], *, logs_each: int
+) -> list[Table]:
+    """One for each pair of a source and a mode, of `logs_each` logs, or of one with truncates."""
     made: list[Table] = []
-    for source in SOURCES:
+    for number, (source, mode) in enumerate(pairs):
         canal = source.startswith("arriving")
-        for mode in MODES:
-            number = len(made)
-            truncates = number % 3 == 1
-            kind = StepByStep if canal else Database
-            logs = []
-            for _ in range(1 if truncates else logs_each):
-                # No image of Canal lacks a column.
-                log = kind(chance, partials=not canal and number % 2 == 0, truncates=truncates)
-                log.live(CHANGES)
-                logs.append(log)
-            kinds = [k for k in KEY_KINDS if not canal or k not in ("date", "timestamp")]
-            dress = Dress.at_random(number, chance, kinds)
-            lived = together(logs, chance)
-            made.append(Table(f"t{number:02d}", source, mode, dress, lived, len(logs)))
+        truncates = number % 3 == 1
+        kind = StepByStep if canal else Database
+        logs = []
+        for _ in range(1 if truncates else logs_each):
+            # No image of Canal lacks a column.
+            log = kind(chance, partials=not canal and number % 2 == 0, truncates=truncates)
+            log.live(CHANGES)
+            logs.append(log)
+        kinds = [k for k in KEY_KINDS if not canal or k not in ("date", "timestamp")]
+        dress = Dress.at_random(number, chance, kinds)
+        lived = together(logs, chance)
+        made.append(Table(f"t{number:02d}", source, mode, dress, lived, len(logs)))
     for place, table in enumerate(made):
         if table.source.endswith("anew"):
             made[place] = table._replace(anew=_anew(table.lived.changes))
@@ -290,9 +293,10 @@ def play(project: Project, chance: random.Random, *, logs_each: int, all_of_it: 
 
     Half of the tables are not merged with the second batch, and half of those not with the third.
 
-    `all_of_it`: each table is looked at in every way, else in one beside gold, in turn.
+    `all_of_it`: every mode in every source, each table looked at in every way; else half of the
+    pairs, each looked at in one way beside gold, in turn.
     """
-    made = tables(chance, logs_each=logs_each)
+    made = tables(chance, EACH if all_of_it else HALF, logs_each=logs_each)
     resting = [table.target for table in made]
     for number, batch in enumerate(arriving(made, chance)):
         resting = random.Random(number).sample(resting, len(resting) // 2) if number else resting

@@ -1,8 +1,8 @@
 """From one message to its silver rows: at least one, and no message stops a stream.
 
-The lift around a format's decoder. It adds what the transport knows, fills keys, gives every event
-its pos, turns what a decoder raises into a reject row with the raw bytes, and writes one schema row
-for each set of column types it meets.
+The lift around a format's decoder. It adds what the transport knows and what is declared, fills
+keys, gives every event its pos, turns what a decoder raises into a reject row with the raw bytes,
+and writes one schema row for each set of column types it meets.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ from msgspec.structs import astuple
 
 from ingest import position as order
 from ingest.codes import Code
-from ingest.ddl.dialect import declared_dialect
-from ingest.ddl.parse import changes_rows
 from ingest.ddl.secrets import masked
+from ingest.decode.declarations import Declarations
 from ingest.decode.joined import joined
-from ingest.decode.keys import key_hash, keyed, message_key_columns
-from ingest.decode.truncates import truncated_tables
+from ingest.decode.keys import key_hash, keyed
+from ingest.decode.places import Places
+from ingest.decode.truncates import truncates_by_table
 from ingest.errors import DecodeError
-from ingest.events import DECODED, Event, complete, without_empty
-from ingest.files.record import ERROR_HEADER, file_header, framing_error, gap
-from ingest.formats import FORMATS, order_scheme
+from ingest.events import DECODED, Event, without_empty
+from ingest.files.record import ERROR_HEADER, framing_error, gap
+from ingest.formats import FORMATS
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
-from ingest.limits import Limits, check_columns, check_message, statement_too_large
-from ingest.names import declared_for
+from ingest.limits import Limits, check_columns, check_message
 from ingest.values.jsontext import compacted
 from ingest.wire.contract import (
     Changes,
     Decoder,
-    Format,
     FormatOptions,
     Message,
     TableDecoder,
@@ -50,7 +48,6 @@ _FIELDS = Event.__struct_fields__
 _OP_TO_SCN = slice(_FIELDS.index("op"), _FIELDS.index("scn") + 1)
 _TIMES_TO_EXTRA = slice(_FIELDS.index("event_time"), _FIELDS.index("extra") + 1)
 _SCHEMAS_MOST = 100_000
-_PLACES_MOST = 10_000
 
 
 class DecodeSpec(NamedTuple):
@@ -82,10 +79,13 @@ class SourceDecoder:
         self.source = reading.source
         self._pinned = reading.format if reading.format != "auto" else None
         self._known = Recognised(self._pinned) if self._pinned is not None else None
-        self._order = reading.order
-        self._files = reading.files
-        self._captured = reading.captured
-        self._statements = reading.statements
+        self.places = Places(
+            order=reading.order,
+            files=reading.files,
+            captured=reading.captured,
+            statements=reading.statements,
+        )
+        self.declared = Declarations(reading.options)
         self._null_is_empty = reading.null_is_empty
         self._options = reading.options
         self._limits = reading.limits
@@ -95,12 +95,7 @@ class SourceDecoder:
         self._nested = reading.limits.nesting is not None
         # No smaller message can be above a limit: a column takes a byte at least.
         self._least = min(reading.limits.message_bytes, reading.limits.columns)
-        general = next(iter(reading.options.values()))
-        self._keys = general.keys
-        defaults = (general.default_database, general.default_schema, general.default_table)
-        self.defaults = defaults if any(defaults) else None
-        self._places: dict[tuple[str | None, str, int], tuple[int, bool]] = {}
-        pinned = reading.options.get(reading.format, general)
+        pinned = reading.options.get(reading.format) or next(iter(reading.options.values()))
         self._tombstones = pinned.options.get("tombstone") == "delete" or (
             self._pinned is not None and FORMATS[self._pinned].empty
         )
@@ -220,10 +215,10 @@ class SourceDecoder:
         source = self.source
         value, _, _, topic, partition, offset, _, raised, _ = message
         arrived = micros_of_record(message)
-        place = self.place(name, message)
+        place = self.places.of(name, message)
         ops = [event.op for event in events]
         if "truncate" in ops or "ddl" in ops:
-            events = self._emptied(events, name)
+            events = truncates_by_table(events, name, self.declared, limits=self._limits)
         wide = value is not None and len(value) > self._least
         row = 0
         # An event is let go with its row: a message of many rows is not held twice.
@@ -235,18 +230,18 @@ class SourceDecoder:
                 check_columns(event, self._limits)
             hashed = self._filled_in(event, message, name)
             digest = (
-                change_hash(event, message, by_arrival=place[1])
+                change_hash(event, message, by_arrival=place.by_arrival)
                 if kind == "change"
                 else bytes_hash(value)
             )
-            pos = self._position(event, message, epoch, row=row, name=name, place=place)
+            pos = self.places.position(event, message, epoch, row=row, name=name, place=place)
             if types is not None:
                 known = event.db, event.schema, event.table, types.id
                 if known not in self._schemas and known not in met:
                     met.append(known)
                     rows.append(self._schema_row(message, epoch, now, name=name, event=event))
             warnings = event.warnings
-            if raised is not None and place[1]:
+            if raised is not None and place.by_arrival:
                 warnings = [*(warnings or ()), Code.CLOCK_STEPPED_BACK.value]
             if warnings and len(warnings) > 1:
                 warnings = list(dict.fromkeys(warnings))
@@ -275,8 +270,7 @@ class SourceDecoder:
     def _filled_in(self, event: Event, message: Message, name: str | None) -> int | None:
         """Give the event what its message leaves to the source: the place of its table, its
         dialect, its key. Gives the key's hash; None for what is no change of a row."""
-        if self.defaults is not None:
-            complete(event, self.defaults)
+        self.declared.complete(event)
         if event.unavailable:
             without_empty(event)
         else:
@@ -284,134 +278,14 @@ class SourceDecoder:
         if event.ddl is not None:
             event.ddl = masked(event.ddl)
             if event.dialect is None:
-                event.dialect = self._dialect(event, event.format or name)
+                event.dialect = self.declared.dialect(event, event.format or name)
         if event.kind != "change" and event.kind != "fragment":
             return None
         columns = event.key_columns
-        if self._keys or (not columns and message.key is not None):
-            columns = self._key_columns(event, message)
+        if self.declared.has_keys or (not columns and message.key is not None):
+            columns = self.declared.key_columns(event, message)
         keyed(event, columns)
         return key_hash(event)
-
-    def _position(
-        self,
-        event: Event,
-        message: Message,
-        epoch: int,
-        *,
-        row: int,
-        name: str | None,
-        place: tuple[int, bool],
-    ) -> order.Pos | None:
-        """Where the event stands; None where it has no place and needs none.
-
-        Raises order_key_missing for a change without the position that its source goes by.
-        """
-        stream, by_arrival = place
-        order_key = self.arrival(message) if by_arrival else event.order
-        if order_key is None and event.snapshot:
-            order_key = ()
-        if order_key is not None:
-            return order.position(
-                epoch=epoch,
-                snapshot=event.snapshot,
-                order=order_key,
-                stream=stream,
-                offset=message.offset,
-                row=row,
-                half=self._half(event) if by_arrival else event.half,
-            )
-        if event.kind == "change" or event.kind == "fragment":
-            raise DecodeError(
-                Code.ORDER_KEY_MISSING,
-                f"expected the order key of format {event.format or name}, got none in row "
-                f"{row}; {self._orderless(event.format or name)}",
-            )
-        return None
-
-    def _emptied(self, events: list[Event], name: str | None) -> list[Event]:
-        """The events, their truncates one for each table that a statement empties.
-
-        Raises statement_dml where a statement changed rows: no image says which.
-        """
-        table = self.defaults[2] if self.defaults is not None else None
-        found: list[Event] = []
-        for event in events:
-            if event.ddl is not None and changes_rows(event.ddl):
-                raise DecodeError(
-                    Code.STATEMENT_DML,
-                    f"expected row images, got the statement {event.ddl[:80]!r}; set the source's "
-                    f"binlog_format to ROW",
-                )
-            if event.ddl is not None and event.dialect is None:
-                event.dialect = self._dialect(event, event.format or name)
-            if event.ddl is None or not _larger(event.ddl, self._limits.ddl_bytes):
-                found += truncated_tables(event, default=table)
-                continue
-            if event.op == "truncate":
-                raise statement_too_large(event.ddl, self._limits)
-            event.warnings = [*(event.warnings or ()), Code.DDL_UNREAD.value]
-            found.append(event)
-        return found
-
-    def place(self, name: str | None, message: Message) -> tuple[int, bool]:
-        """The number of a message's stream, and whether it is ordered by arrival; remembered.
-        Files are in the order of their ordinals, also where captured records stand beside."""
-        topic, partition = message.topic, message.partition
-        known = self._places.get((name, topic, partition))
-        if known is not None:
-            return known
-        own = file_header(partition, topic)
-        of_file = self._files or (self._captured and own in message.headers[-1:])
-        stream = partition if of_file else order.stream_number(topic, partition)
-        if len(self._places) >= _PLACES_MOST:
-            self._places.clear()
-        by_arrival = order_scheme(self._order, name) == "arrival"
-        place = self._places[name, topic, partition] = stream, by_arrival
-        return place
-
-    def _dialect(self, event: Event, name: str | None) -> str | None:
-        if name is None:
-            return None
-        options = self._options.get(name)
-        declared = options.options.get("dialect") if options is not None else None
-        if declared is None:
-            return FORMATS[name].dialect
-        return declared_dialect(declared, db=event.db, schema=event.schema)
-
-    def _half(self, event: Event) -> int:
-        """`half` by arrival. Files have one order, in which a truncate reaches all before it."""
-        copied = self._statements == "every_partition" or (
-            event.broadcast and self._statements == "auto"
-        )
-        if event.op == "truncate" and copied and not self._files:
-            return order.OWN_PARTITION
-        return event.half
-
-    def _orderless(self, name: str | None) -> str:
-        """What to do where messages of a format lack the order key of their source."""
-        return (FORMATS[name] if name in FORMATS else Format).orderless
-
-    def arrival(self, message: Message) -> tuple[int, ...]:
-        """The order key of a message by its arrival."""
-        ordinal = message.partition if self._files else None
-        placed = message.place if message.place is not None else message.timestamp
-        return order.arrival(timestamp=placed, ordinal=ordinal)
-
-    def _key_columns(self, event: Event, message: Message) -> tuple[str, ...] | None:
-        """The YAML's keys for the table, else the message's, else those of the Kafka key."""
-        keys = self.declared_keys(event)
-        if keys:
-            return keys
-        if event.key_columns or message.key is None or event.op == "truncate":
-            return event.key_columns
-        return message_key_columns(message.key, event)
-
-    def declared_keys(self, event: Event) -> tuple[str, ...] | None:
-        """The YAML's keys for the event's table."""
-        if not self._keys:
-            return None
-        return tuple(declared_for(self._keys, (event.db, event.schema, event.table))) or None
 
     def _schema_row(
         self, message: Message, epoch: int, now: int, *, name: str | None, event: Event
@@ -471,13 +345,6 @@ def _compacted(message: Message) -> Message:
     value = message.value or b""
     compact = compacted(value)
     return message if compact is value else message._replace(value=compact)
-
-
-def _larger(text: str, most: int) -> bool:
-    """Whether a text has more bytes than `most`."""
-    return len(text) > most or (
-        not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most
-    )
 
 
 def micros_of_record(message: Message) -> int | None:

@@ -22,7 +22,6 @@ from ingest.codes import Code
 from ingest.decode.keys import hash_keys
 from ingest.decode.silver_rows import Repeated, RowTexts, positions, table_batch
 from ingest.decode.source import SourceDecoder
-from ingest.events import complete
 from ingest.identity import change_hashes
 from ingest.names import lowered
 from ingest.wire.contract import Changes, Message, Texts
@@ -86,11 +85,10 @@ class Table(NamedTuple):
 def table_of(changes: Changes, batch: Batch) -> Table | None:
     """The changes with all that their source says of them; None where they are read one by one."""
     reader, event = batch.reader, changes.event
-    if reader.defaults is not None:
-        complete(event, reader.defaults)
-    keys = reader.declared_keys(event) or event.key_columns or None
+    reader.declared.complete(event)
+    keys = reader.declared.keys_of(event) or event.key_columns or None
     messages = [batch.messages[at] for at in changes.at]
-    _, by_arrival = reader.place(batch.format, messages[0])
+    by_arrival = reader.places.of(batch.format, messages[0]).by_arrival
     if keys is None:
         crowded = event.crowded and not by_arrival
         if crowded or any(message.key is not None for message in messages):
@@ -125,9 +123,9 @@ def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> di
     """Where the changes stand: at the transport, and in the one order."""
     reader, changes = batch.reader, table.changes
     places = {(one.topic, one.partition): one for one in messages}
-    streams = {place: reader.place(batch.format, one)[0] for place, one in places.items()}
+    streams = {place: reader.places.of(batch.format, one).stream for place, one in places.items()}
     if table.by_arrival:
-        orders = [reader.arrival(message) for message in messages]
+        orders = [reader.places.arrival(message) for message in messages]
     else:
         orders = [found or () for found in changes.each("order")]
     pos, s1 = positions(

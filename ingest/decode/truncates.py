@@ -9,6 +9,7 @@ names the one table that its message names too; that is seen without parsing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,11 +17,13 @@ from msgspec.structs import replace
 from ingest.codes import Code
 from ingest.ddl.dialect import guess_dialect
 from ingest.ddl.model import TableName
-from ingest.ddl.parse import dialect_of
+from ingest.ddl.parse import changes_rows, dialect_of
 from ingest.ddl.statements import read_statement
 from ingest.ddl.tokens import TokenReader, Unread
+from ingest.decode.declarations import Declarations
 from ingest.errors import DecodeError
 from ingest.events import Event
+from ingest.limits import Limits, statement_too_large
 
 _NAME = r"(?:`[^`]+`|\"[^\"]+\"|[^\W\d][\w$]*+)"
 _ONE_TABLE = re.compile(
@@ -38,6 +41,41 @@ class _Said(NamedTuple):
 
     tables: tuple[TableName, ...]
     more: bool
+
+
+def truncates_by_table(
+    events: Iterable[Event], name: str | None, declared: Declarations, *, limits: Limits
+) -> list[Event]:
+    """The events of a message in a format, their truncates one for each table that a statement
+    empties.
+
+    Raises statement_dml where a statement changed rows: no image says which.
+    """
+    found: list[Event] = []
+    for event in events:
+        if event.ddl is not None and changes_rows(event.ddl):
+            raise DecodeError(
+                Code.STATEMENT_DML,
+                f"expected row images, got the statement {event.ddl[:80]!r}; set the source's "
+                f"binlog_format to ROW",
+            )
+        if event.ddl is not None and event.dialect is None:
+            event.dialect = declared.dialect(event, event.format or name)
+        if event.ddl is None or not _larger(event.ddl, limits.ddl_bytes):
+            found += truncated_tables(event, default=declared.table)
+            continue
+        if event.op == "truncate":
+            raise statement_too_large(event.ddl, limits)
+        event.warnings = [*(event.warnings or ()), Code.DDL_UNREAD.value]
+        found.append(event)
+    return found
+
+
+def _larger(text: str, most: int) -> bool:
+    """Whether a text has more bytes than `most`."""
+    return len(text) > most or (
+        not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most
+    )
 
 
 def truncated_tables(event: Event, *, default: str | None) -> list[Event]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
@@ -126,6 +126,12 @@ class Outcome:
     spoilt: list[str] = field(default_factory=list)
     done: int = 0
 
+    def add(self, merged: Iterable[Merged]) -> None:
+        """Count what one more pass did to targets; the error of each is the last one's."""
+        for row in merged:
+            of = (row.source, row.target)
+            self.tables[of] = _added(self.tables.get(of), row)
+
     @property
     def code(self) -> int:
         """The exit code."""
@@ -171,120 +177,364 @@ class Outcome:
         return [*failed, *parked, *self.warned, *unknown, *self.spoilt]
 
 
-class Run:
-    """One call of `run`, or of one of its stages."""
+class _Journal:
+    """What a run meets: told to the user, each sentence once, and noted in its outcome."""
+
+    def __init__(
+        self, warehouse: Warehouse, console: Console, outcome: Outcome, *, activity: Activity
+    ) -> None:
+        self.outcome = outcome
+        self._config = warehouse.config
+        self._console = console
+        self._telemetry = activity.telemetry
+        self._said: set[str] = set()
+        self.told = 0
+        """How often there was something to tell."""
+
+    def say(
+        self,
+        text: str,
+        *,
+        level: Level = "warning",
+        source: str | None = None,
+        target: str | None = None,
+    ) -> None:
+        """Tell the user, once in a run."""
+        self.told += 1
+        if text not in self._said:
+            if len(self._said) >= _SAID_MOST:
+                self._said.clear()
+            self._said.add(text)
+            self._console.say(text, level=level, source=source, target=target)
+
+    def warn(self, text: str, *, level: Level = "warning", source: str | None = None) -> None:
+        """Tell the user what makes the run end with another code than 0."""
+        self.say(text, level=level, source=source)
+        _note(self.outcome.warned, text)
+
+    def failed(self, source: str | None, error: Exception, stage: str = "") -> None:
+        """Tell and note what failed; `source` None: gold."""
+        text = without_any(described(error), self._config)
+        otel.failed(self._telemetry, text)
+        if source is not None:
+            # What fails names its source for those who call it by itself.
+            named = f"source {source}"
+            text = stage + text.removeprefix(f"{named}: ").removeprefix(f"{named} ")
+            done = self.outcome.sources[source]
+            done.error, done.held = text, isinstance(error, LeaseHeld)
+        if isinstance(error, LeaseHeld):
+            self.say(text)
+            self.outcome.gold_held |= source is None
+            return
+        if isinstance(error, PlatformError):
+            _note(self.outcome.platform, text)
+        if source is None:
+            self.warn(f"gold failed: {text}", level="error")
+        else:
+            self.say(f"source {source} failed: {text}", level="error", source=source)
+
+    def attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
+        """What `work` gives; None where it failed; `source` None: gold."""
+        try:
+            return work()
+        except Exception as error:
+            self.failed(source, error)
+            return None
+
+
+class _Owned:
+    """Which of the sources that a run is asked for are this project's: none that another project
+    feeds on this warehouse, and none of which it could not be noted whose it is. Both are asked
+    again, at growing intervals."""
+
+    def __init__(self, warehouse: Warehouse, journal: _Journal) -> None:
+        self._warehouse = warehouse
+        self._journal = journal
+        self._taken: set[str] = set()
+        self._untaken = Rests[str]()
+
+    def now(self) -> list[str]:
+        """Those of the pass that begins."""
+        asked = self._journal.outcome.sources
+        return [name for name in asked if name in self._taken or self._take(name)]
+
+    def _take(self, name: str) -> bool:
+        """Whether a source is this project's, which is noted."""
+        if (rest := self._untaken.of(name)) is not None:
+            self._journal.failed(name, rest.error)
+            return False
+        try:
+            projects.take(self._warehouse, name)
+        except Exception as error:
+            self._journal.failed(name, error)
+            self._untaken.failed(name, error)
+            return False
+        self._untaken.ended(name)
+        self._taken.add(name)
+        return True
+
+
+class _BronzeStage:
+    """The first stage: new messages of one source after the other. One whose messages could not be
+    had rests."""
+
+    def __init__(self, warehouse: Warehouse, journal: _Journal, *, stop: Stop) -> None:
+        self._warehouse = warehouse
+        self._journal = journal
+        self._stop = stop
+        self._unreached = Rests[str]()
+
+    def ingest(self, name: str, advance: Advance) -> int:
+        """New messages of one source; how many."""
+        journal, brought = self._journal, 0
+        ingested = self._ingested(name)
+        if ingested is not None:
+            journal.outcome.done += 1
+            brought = ingested.messages
+            journal.outcome.sources[name].messages += brought
+            for path in ingested.files_changed:
+                text = f"source {name}: {path} changed after it was read; it stays as read"
+                journal.warn(text, source=name)
+            for unreadable in ingested.files_unreadable:
+                journal.warn(f"source {name}: {unreadable}", source=name)
+            for text in ingested.failed:
+                journal.warn(f"source {name}: {text}", source=name)
+            for text in (*ingested.lost, *ingested.notes):
+                journal.say(f"source {name}: {text}", source=name)
+        advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0, source=name)
+        return brought
+
+    def _ingested(self, name: str) -> Bronze | None:
+        """What bronze got from a source; None where that failed, or rests."""
+        if (rest := self._unreached.of(name)) is not None:
+            self._journal.failed(name, rest.error)
+            return None
+        declared = self._warehouse.config.sources[name]
+        try:
+            ingested = ingest_source(self._warehouse, declared, stop=self._stop)
+        except Exception as error:
+            self._journal.failed(name, error)
+            if isinstance(error, LeaseHeld):
+                self._unreached.ended(name)
+            else:
+                self._unreached.failed(name, error)
+            return None
+        self._unreached.ended(name)
+        return ingested
+
+
+class _GoldStage:
+    """The last stage: what silver has brought to the targets; nothing is looked at where nothing
+    changed. A parked target rests where the run goes on (`continuous`)."""
 
     def __init__(
         self,
         warehouse: Warehouse,
-        console: Console,
+        journal: _Journal,
         *,
-        sources: Sequence[str],
+        console: Console,
+        activity: Activity,
         targets: Sequence[str] | None,
-        stages: Sequence[str],
+        alone: bool,
         stop: Stop,
-        watch: Watch | None = None,
     ) -> None:
-        """`watch` is given a reading after each pass, and whether it is the last one."""
+        """`targets`: those that are asked for; None: all. `alone`: it is the only stage."""
         self._warehouse = warehouse
-        warehouse.patience = warehouse.patience._replace(stop=stop)
+        self._journal = journal
         self._console = console
-        self._asked = sources
-        self._sources: Sequence[str] = sources
-        """Those of the pass."""
-        self._taken: set[str] = set()
-        """Those known to be this project's."""
-        self._untaken = Rests[str]()
-        """Those of which that cannot be said now."""
+        self._activity = activity
         self._targets = targets
-        self._stages = stages
+        self._alone = alone
         self._stop = stop
-        self._said: set[str] = set()
-        self._quiet = True
-        self._written: set[Table] = set()
-        self._unreached = Rests[str]()
-        """Those whose messages could not be had."""
-        self._continuous = False
-        self._parked = Rests[tuple[str, str]]()
-        """Of a continuous run the parked targets, by source and target."""
+        self.continuous = False
+        self.looked_through = False
+        """Whether what gold says of its targets can be read."""
+        self.parked = Rests[tuple[str, str]]()
+        """Parked targets, by source and target."""
         self._left: str | None = None
-        """What gold's last pass left, where only parked targets are left to be tried again."""
+        """What the last pass left, where only parked targets are left to be tried again."""
         self._due: int | None = None
         """When the next target's turn comes."""
+
+    def merge(self, sources: Sequence[str], advance: Advance) -> set[Table]:
+        """Bring what silver has of the sources to its targets; the tables that were written."""
+        if self._targets is not None:
+            return self._merged(sources, advance)[0]
+        silver = self._looked_at(lambda: settled.silver_commit(self._warehouse))
+        if silver is not None and self._looked_at(
+            lambda: settled.unchanged(self._warehouse, sources)
+        ):
+            self._journal.outcome.done += self._alone
+            advance("gold: 0 tables with changes", False)
+            return set()
+        state = self._looked_at(lambda: settled.state(self._warehouse)) if self.parked else None
+        if state is not None and state == self._left and not self._any_due():
+            advance("gold: 0 tables with changes", False)
+            return set()
+        told = self._journal.told
+        written, whole = self._merged(sources, advance)
+        if self._journal.told == told and silver is not None and not self._stop():
+            self._looked_at(lambda: settled.remember(self._warehouse, sources, silver=silver))
+        # What only waits for parked targets to be tried again.
+        self._left = None
+        again = self._looked_at(lambda: settled.silver_commit(self._warehouse))
+        if whole and self.parked and silver == again:
+            self._left = self._looked_at(lambda: settled.state(self._warehouse))
+            self._due = self._looked_at(lambda: cadence.next_due(self._warehouse, sources))
+        return written
+
+    def _any_due(self) -> bool:
+        """Whether a parked target has rested enough, or the turn of another has come."""
+        if self._due is not None and cadence.now() >= self._due:
+            return True
+        return any(self.parked.of(target) is None for target in self.parked)
+
+    def _resting(self) -> set[tuple[str, str]]:
+        """The parked targets that are not tried now."""
+        if not self.parked:
+            return set()
+        tables, progress = self._journal.outcome.tables, load_progress(self._warehouse)
+        for of in self.parked:
+            if of not in progress or progress[of].status != "parked":
+                # Somebody rebuilt or reset it.
+                self.parked.ended(of)
+                tables[of] = tables[of]._replace(error=None)
+        return {of for of in self.parked if self.parked.of(of) is not None}
+
+    def _rest(self, merged: Sequence[Merged]) -> None:
+        """Let the targets rest that were tried in vain; those that went on are as any other."""
+        for row in merged:
+            of = (row.source, row.target)
+            if row.error is None or not self.continuous:
+                self.parked.ended(of)
+            elif self.parked.of(of) is None:
+                # Else it is named in every pass: its table is gone, or it collides with another.
+                self.parked.failed(of, TableError(row.error))
+
+    def _looked_at(self, work: Callable[[], Result]) -> Result | None:
+        """What `work` gives, which only saves work; None where it failed, which is said."""
+        try:
+            return work()
+        except Exception as error:
+            self._journal.say(f"gold is looked through whatever has changed: {described(error)}")
+            return None
+
+    def _merged(self, sources: Sequence[str], advance: Advance) -> tuple[set[Table], bool]:
+        """Bring targets forward; the tables that were written, and whether no source failed."""
+        journal, failing = self._journal, list[str]()
+
+        def failed(name: str, error: Exception) -> None:
+            failing.append(name)
+            journal.failed(name, error, "gold: ")
+
+        merged = journal.attempt(
+            None,
+            lambda: merge_tables(
+                self._warehouse,
+                sources=sources,
+                targets=self._targets,
+                resting=self._resting(),
+                by_turn=self._targets is None,
+                stop=self._stop,
+                failed=failed,
+                at_work=lambda target: advance.at(f"gold {target}"),
+            ),
+        )
+        if merged is None:
+            return set(), False
+        self.looked_through = self._warehouse.exists("gold", "_progress")
+        self._rest(merged)
+        self._activity.merged([(row.source, row.target) for row in merged if row.error is None])
+        journal.outcome.done += bool(merged) or self._alone
+        self._tell(sources, merged)
+        journal.outcome.add(merged)
+        if merged:
+            journal.attempt(None, lambda: publish(self._warehouse))
+        self._log_merged(merged)
+        advance(f"gold: {counted(len(merged), 'tables')} with changes", bool(merged))
+        own = ("_progress", "_ddl", "_rejects") if merged else ()
+        written = {("gold", name) for name in (*(row.target for row in merged), *own)}
+        return written, not failing
+
+    def _tell(self, sources: Sequence[str], merged: Sequence[Merged]) -> None:
+        """Say what of the sources stays in silver, and why, what of the targets has no types, and
+        which of them are parked."""
+        journal, targets = self._journal, {row.target for row in merged}
+        for name in sources:
+            for text in journal.attempt(name, partial(self._stays, name, targets)) or ():
+                journal.say(text, source=name)
+        for row in merged:
+            if row.error is not None:
+                text = f"table {row.target} is parked: {row.error}"
+                journal.say(text, level="error", source=row.source, target=row.target)
+
+    def _stays(self, source: str, targets: set[str]) -> list[str]:
+        about = (self._warehouse, [source])
+        return [*waiting(*about), *unmatched(*about), *untyped(*about, targets=targets)]
+
+    def _log_merged(self, merged: Sequence[Merged]) -> None:
+        """A line for each target that was brought forward, where a log is asked for."""
+        if self._console.log is None or not merged:
+            return
+        progress = load_progress(self._warehouse)
+        for row in merged:
+            if row.error is None:
+                text = f"gold {row.target}: {counted(row.events, 'changes')}"
+                about = {"source": row.source, "target": row.target}
+                batch = progress[row.source, row.target].batch
+                self._console.log.line("info", text, **about, batch=batch)
+
+    def name_unknown_targets(self) -> None:
+        """Those that were asked for before anything was known of the source's tables."""
+        if self._targets is None:
+            return
+        names = known_targets(self._warehouse).names
+        for target in unknown_targets(self._targets, names):
+            self._journal.say(no_target(target, names))
+            self._journal.outcome.unknown.append(target)
+
+
+class _Metrics:
+    """What was done so far, for who watches a run and for OpenTelemetry."""
+
+    def __init__(
+        self, warehouse: Warehouse, activity: Activity, outcome: Outcome, *, watch: Watch | None
+    ) -> None:
+        self._warehouse = warehouse
+        self._activity = activity
+        self._outcome = outcome
         self._watch = watch
-        self._looked_through = False
-        verb = "run" if len(stages) > 1 else stages[0]
-        self.activity = Activity(verb, sources=sources, targets=targets)
-        telemetry = self.activity.telemetry
+        telemetry = activity.telemetry
         self._instruments = otel.Instruments(telemetry.meter) if telemetry is not None else None
-        self.outcome = Outcome(sources={name: SourceOutcome() for name in sources})
-        self._recorded = self.outcome.totals
-        if console.log is not None:
-            console.log.about["run"] = self.activity.run
 
-    def until_done(self) -> Outcome:
-        """Pass after pass until one brings no message, which ends after bronze."""
-        more = self._pass()
-        while more and not self._stop():
-            self._shown()
-            more = self._pass(again=True)
-        self._name_unknown_targets()
-        self._name_spoilt()
-        self._record(self.outcome.code or int(self._stop()))
-        self._shown(last=True)
-        return self.outcome
-
-    def until_stopped(self) -> Outcome:
-        """Pass after pass until `stop`; failures are those of the last pass."""
-        self._continuous = True
-        while not self._stop():
-            self.outcome.platform.clear()
-            self.outcome.gold_held = False
-            self.outcome.warned.clear()
-            self.outcome.done = 0
-            brought = self._pass()
-            if self.activity.due and not self._stop():
-                self._record(None)
-            self._shown()
-            if not brought:
-                self._stop.wait(PAUSE)
-        self._name_spoilt()
-        self._record(self.outcome.code)
-        self._shown(last=True)
-        return self.outcome
-
-    def _shown(self, *, last: bool = False) -> None:
-        """Give a reading to whoever watches; what fails there stops no run."""
+    def show(self, *, stopping: bool, looked_through: bool, last: bool) -> None:
+        """Give a reading to whoever watches."""
         if self._watch is not None or self._instruments is not None:
-            try:
-                reading = self._reading()
-                if self._instruments is not None:
-                    self._instruments.show(reading)
-                if self._watch is not None:
-                    self._watch(reading, last)
-            except Exception as error:
-                self._say(f"metrics are as they were: {described(error)}")
+            reading = self._reading(stopping=stopping, looked_through=looked_through)
+            if self._instruments is not None:
+                self._instruments.show(reading)
+            if self._watch is not None:
+                self._watch(reading, last)
 
-    def _reading(self) -> Reading:
-        """What was done so far, for metrics."""
-        done = self.outcome
+    def _reading(self, *, stopping: bool, looked_through: bool) -> Reading:
+        done, activity = self._outcome, self._activity
         reading = Reading(
-            run=self.activity.run,
+            run=activity.run,
             at=now(),
-            began=self.activity.began,
-            passes=self.activity.passes,
-            ready=self.activity.passes > 0 and not done.platform and not self._stop(),
-            seconds=dict(self.activity.seconds),
+            began=activity.began,
+            passes=activity.passes,
+            ready=activity.passes > 0 and not done.platform and not stopping,
+            seconds=dict(activity.seconds),
             sources={
                 name: {"messages": s.messages, "rows": s.rows, "rejects": s.rejects}
                 for name, s in done.sources.items()
             },
             failing={name: source.failed for name, source in done.sources.items()},
             tables={of: merged._asdict() for of, merged in done.tables.items()},
-            latency=self.activity.latency.copy(),
-            arrival_latency=self.activity.arrival_latency.copy(),
+            latency=activity.latency.copy(),
+            arrival_latency=activity.arrival_latency.copy(),
         )
-        if not self._looked_through:
+        if not looked_through:
             return reading
         progress = {
             of: known
@@ -303,6 +553,89 @@ class Run:
             freshness={of: known.freshness for of, known in progress.items()},
             pending={of: waiting[of] for of in progress},
         )
+
+
+class Run:
+    """One call of `run`, or of one of its stages."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        console: Console,
+        *,
+        sources: Sequence[str],
+        targets: Sequence[str] | None,
+        stages: Sequence[str],
+        stop: Stop,
+        watch: Watch | None = None,
+    ) -> None:
+        """`watch` is given a reading after each pass, and whether it is the last one."""
+        self._warehouse = warehouse
+        warehouse.patience = warehouse.patience._replace(stop=stop)
+        self._console = console
+        self._stages = stages
+        self._stop = stop
+        self._what = "run" if len(stages) > 1 else stages[0]
+        self.activity = Activity(self._what, sources=sources, targets=targets)
+        if console.log is not None:
+            console.log.about["run"] = self.activity.run
+        self.outcome = Outcome(sources={name: SourceOutcome() for name in sources})
+        self._journal = _Journal(warehouse, console, self.outcome, activity=self.activity)
+        self._owned = _Owned(warehouse, self._journal)
+        self._bronze = _BronzeStage(warehouse, self._journal, stop=stop)
+        self._gold = _GoldStage(
+            warehouse,
+            self._journal,
+            console=console,
+            activity=self.activity,
+            targets=targets,
+            alone=len(stages) == 1,
+            stop=stop,
+        )
+        self._metrics = _Metrics(warehouse, self.activity, self.outcome, watch=watch)
+        self._written: set[Table] = set()
+        self._recorded = self.outcome.totals
+
+    def until_done(self) -> Outcome:
+        """Pass after pass until one brings no message, which ends after bronze."""
+        more = self._pass()
+        while more and not self._stop():
+            self._shown()
+            more = self._pass(again=True)
+        if "gold" in self._stages:
+            self._gold.name_unknown_targets()
+        self._name_spoilt()
+        self._record(self.outcome.code or int(self._stop()))
+        self._shown(last=True)
+        return self.outcome
+
+    def until_stopped(self) -> Outcome:
+        """Pass after pass until `stop`; failures are those of the last pass."""
+        self._gold.continuous = True
+        while not self._stop():
+            self.outcome.platform.clear()
+            self.outcome.gold_held = False
+            self.outcome.warned.clear()
+            self.outcome.done = 0
+            brought = self._pass()
+            if self.activity.due and not self._stop():
+                self._record(None)
+            self._shown()
+            if not brought:
+                self._stop.wait(PAUSE)
+        self._name_spoilt()
+        self._record(self.outcome.code)
+        self._shown(last=True)
+        return self.outcome
+
+    def _shown(self, *, last: bool = False) -> None:
+        """Show metrics; what fails there stops no run."""
+        try:
+            self._metrics.show(
+                stopping=self._stop(), looked_through=self._gold.looked_through, last=last
+            )
+        except Exception as error:
+            self._journal.say(f"metrics are as they were: {described(error)}")
 
     def _record(self, code: int | None) -> None:
         """Write the run's row of what was done since its last, where that is news; `code` None: the
@@ -323,7 +656,7 @@ class Run:
                 self.activity.written += 1
                 compact_written(self._warehouse, [("gold", "_runs")])
         except Exception as error:
-            self._say(f"this run has no row in gold._runs: {described(error)}")
+            self._journal.say(f"this run has no row in gold._runs: {described(error)}")
 
     def _pass(self, *, again: bool = False) -> bool:
         """Every stage once; whether there may be more. `again`: only if there are new messages.
@@ -337,19 +670,18 @@ class Run:
     def _passed(self, again: bool) -> bool:
         brought = 0
         failed = {name: (s.error, s.held) for name, s in self.outcome.sources.items()}
-        for name in self._asked:
-            source = self.outcome.sources[name]
+        for source in self.outcome.sources.values():
             source.error, source.held = None, False
-        self._take_up()
-        steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
+        sources = self._owned.now()
+        steps = len(sources) * len({"bronze", "silver"} & set(self._stages))
         steps += "gold" in self._stages
-        what = "run" if len(self._stages) > 1 else self._stages[0]
-        with self._console.progress(what, steps) as advance:
-            for name in self._sources if "bronze" in self._stages else ():
+        with self._console.progress(self._what, steps) as advance:
+            for name in sources if "bronze" in self._stages else ():
                 if self._stop():
                     return False
                 with self.activity.timed("bronze", source=name):
-                    brought += self._bronze(name, advance)
+                    brought += self._bronze.ingest(name, advance)
+            self._written |= {("bronze", "messages")} if brought else set()
             if again and not brought:
                 # What failed in silver was not tried once more.
                 for name, done in self.outcome.sources.items():
@@ -357,7 +689,7 @@ class Run:
                         done.error, done.held = failed[name]
                 return False
             # What another run is at work on is left to it: who went on might stand in its way.
-            own = [name for name in self._sources if not self.outcome.sources[name].held]
+            own = [name for name in sources if not self.outcome.sources[name].held]
             for name in own if "silver" in self._stages else ():
                 if self._stop():
                     return False
@@ -365,90 +697,15 @@ class Run:
                     self._silver(name, advance)
             if "gold" in self._stages and own and not self._stop():
                 with self.activity.timed("gold"):
-                    self._gold(advance)
+                    self._written |= self._gold.merge(sources, advance)
         self._compact()
         return brought > 0
-
-    def _take_up(self) -> None:
-        """Choose the sources of a pass: none that another project feeds on this warehouse, and none
-        of which it could not be noted whose it is. Both are asked again, at growing intervals."""
-        own = []
-        for name in self._asked:
-            if name in self._taken or self._take(name):
-                own.append(name)
-        self._sources = own
-
-    def _take(self, name: str) -> bool:
-        """Whether a source is this project's, which is noted."""
-        if (rest := self._untaken.of(name)) is not None:
-            self._failed(name, rest.error)
-            return False
-        try:
-            projects.take(self._warehouse, name)
-        except Exception as error:
-            self._failed(name, error)
-            self._untaken.failed(name, error)
-            return False
-        self._untaken.ended(name)
-        self._taken.add(name)
-        return True
-
-    def _compact(self) -> None:
-        """Keep the tables that this pass has written to few files."""
-        if self._written and not self._stop():
-            written = sorted(self._written)
-            self._written.clear()
-            try:
-                with self.activity.timed("upkeep"):
-                    compact_written(self._warehouse, written)
-            except Exception as error:
-                # Nothing is missing: the files are as they came.
-                self._say(f"small files were left as they are: {described(error)}")
-
-    def _bronze(self, name: str, advance: Advance) -> int:
-        """New messages of one source; how many."""
-        declared = self._warehouse.config.sources[name]
-        done = self.outcome.sources[name]
-        ingested, brought = self._ingested(name, declared), 0
-        if ingested is not None:
-            self.outcome.done += 1
-            brought = ingested.messages
-            done.messages += brought
-            self._written |= {("bronze", "messages")} if brought else set()
-            for path in ingested.files_changed:
-                text = f"source {name}: {path} changed after it was read; it stays as read"
-                self._warn(text, source=name)
-            for unreadable in ingested.files_unreadable:
-                self._warn(f"source {name}: {unreadable}", source=name)
-            for text in ingested.failed:
-                self._warn(f"source {name}: {text}", source=name)
-            for text in (*ingested.lost, *ingested.notes):
-                self._say(f"source {name}: {text}", source=name)
-        advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0, source=name)
-        return brought
-
-    def _ingested(self, name: str, declared: Source) -> Bronze | None:
-        """What bronze got from a source; None where that failed, or rests."""
-        if (rest := self._unreached.of(name)) is not None:
-            self._failed(name, rest.error)
-            return None
-        try:
-            ingested = ingest_source(self._warehouse, declared, stop=self._stop)
-        except Exception as error:
-            self._failed(name, error)
-            if isinstance(error, LeaseHeld):
-                self._unreached.ended(name)
-            else:
-                self._unreached.failed(name, error)
-            return None
-        self._unreached.ended(name)
-        return ingested
 
     def _silver(self, name: str, advance: Advance) -> None:
         """What bronze has of one source, decoded."""
         declared = self._warehouse.config.sources[name]
         done = self.outcome.sources[name]
-        decoded = self._attempt(
+        decoded = self._journal.attempt(
             name, lambda: decode_source(self._warehouse, declared, stop=self._stop)
         )
         rows, rejects = (decoded.rows, decoded.rejects) if decoded is not None else (0, 0)
@@ -462,189 +719,17 @@ class Run:
         counts = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
         advance(f"silver {name}: {counts}", rows > 0, source=name)
 
-    def _gold(self, advance: Advance) -> None:
-        """What silver has brought to the targets; nothing is looked at where nothing changed."""
-        if self._targets is not None:
-            self._merge(advance)
-            return
-        silver = self._looked_at(lambda: settled.silver_commit(self._warehouse))
-        if silver is not None and self._looked_at(
-            lambda: settled.unchanged(self._warehouse, self._sources)
-        ):
-            self.outcome.done += len(self._stages) == 1
-            advance("gold: 0 tables with changes", False)
-            return
-        state = self._looked_at(lambda: settled.state(self._warehouse)) if self._parked else None
-        if state is not None and state == self._left and not self._any_due():
-            advance("gold: 0 tables with changes", False)
-            return
-        self._quiet = True
-        merged = self._merge(advance)
-        if self._quiet and silver is not None and not self._stop():
-            self._looked_at(lambda: settled.remember(self._warehouse, self._sources, silver=silver))
-        # What only waits for parked targets to be tried again.
-        self._left = None
-        again = self._looked_at(lambda: settled.silver_commit(self._warehouse))
-        if merged and self._parked and silver == again:
-            self._left = self._looked_at(lambda: settled.state(self._warehouse))
-            self._due = self._looked_at(lambda: cadence.next_due(self._warehouse, self._sources))
-
-    def _any_due(self) -> bool:
-        """Whether a parked target has rested enough, or the turn of another has come."""
-        if self._due is not None and cadence.now() >= self._due:
-            return True
-        return any(self._parked.of(target) is None for target in self._parked)
-
-    def _resting(self) -> set[tuple[str, str]]:
-        """The parked targets that are not tried now."""
-        if not self._parked:
-            return set()
-        progress = load_progress(self._warehouse)
-        for of in self._parked:
-            if of not in progress or progress[of].status != "parked":
-                # Somebody rebuilt or reset it.
-                self._parked.ended(of)
-                self.outcome.tables[of] = self.outcome.tables[of]._replace(error=None)
-        return {of for of in self._parked if self._parked.of(of) is not None}
-
-    def _rest(self, merged: Sequence[Merged]) -> None:
-        """Let the targets rest that were tried in vain; those that went on are as any other."""
-        for row in merged:
-            of = (row.source, row.target)
-            if row.error is None or not self._continuous:
-                self._parked.ended(of)
-            elif self._parked.of(of) is None:
-                # Else it is named in every pass: its table is gone, or it collides with another.
-                self._parked.failed(of, TableError(row.error))
-
-    def _looked_at(self, work: Callable[[], Result]) -> Result | None:
-        """What `work` gives, which only saves work; None where it failed, which is said."""
-        try:
-            return work()
-        except Exception as error:
-            self._say(f"gold is looked through whatever has changed: {described(error)}")
-            return None
-
-    def _merge(self, advance: Advance) -> bool:
-        """Bring targets forward; whether no source failed."""
-        failing: list[str] = []
-
-        def failed(name: str, error: Exception) -> None:
-            failing.append(name)
-            self._failed(name, error, "gold: ")
-
-        merged = self._attempt(
-            None,
-            lambda: merge_tables(
-                self._warehouse,
-                sources=self._sources,
-                targets=self._targets,
-                resting=self._resting(),
-                by_turn=self._targets is None,
-                stop=self._stop,
-                failed=failed,
-                at_work=lambda target: advance.at(f"gold {target}"),
-            ),
-        )
-        if merged is None:
-            return False
-        self._looked_through = self._warehouse.exists("gold", "_progress")
-        self._rest(merged)
-        self.activity.merged([(row.source, row.target) for row in merged if row.error is None])
-        self.outcome.done += bool(merged) or len(self._stages) == 1
-        targets = {row.target for row in merged}
-        if merged:
-            own = ("_progress", "_ddl", "_rejects")
-            self._written |= {("gold", target) for target in (*targets, *own)}
-        for name in self._sources:
-            for text in self._attempt(name, partial(self._stays, name, targets)) or ():
-                self._say(text, source=name)
-        for row in merged:
-            if row.error is not None:
-                text = f"table {row.target} is parked: {row.error}"
-                self._say(text, level="error", source=row.source, target=row.target)
-            key = (row.source, row.target)
-            self.outcome.tables[key] = _added(self.outcome.tables.get(key), row)
-        if merged:
-            self._attempt(None, lambda: publish(self._warehouse))
-        self._log_merged(merged)
-        advance(f"gold: {counted(len(merged), 'tables')} with changes", bool(merged))
-        return not failing
-
-    def _log_merged(self, merged: Sequence[Merged]) -> None:
-        """A line for each target that was brought forward, where a log is asked for."""
-        if self._console.log is None or not merged:
-            return
-        progress = load_progress(self._warehouse)
-        for row in merged:
-            if row.error is None:
-                text = f"gold {row.target}: {counted(row.events, 'changes')}"
-                about = {"source": row.source, "target": row.target}
-                batch = progress[row.source, row.target].batch
-                self._console.log.line("info", text, **about, batch=batch)
-
-    def _attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
-        """What `work` gives; None where it failed, which is said and noted; `source` None: gold."""
-        try:
-            return work()
-        except Exception as error:
-            self._failed(source, error)
-            return None
-
-    def _failed(self, source: str | None, error: Exception, stage: str = "") -> None:
-        """Say and note what failed."""
-        text = without_any(described(error), self._warehouse.config)
-        otel.failed(self.activity.telemetry, text)
-        if source is not None:
-            # What fails names its source for those who call it by itself.
-            named = f"source {source}"
-            text = stage + text.removeprefix(f"{named}: ").removeprefix(f"{named} ")
-            done = self.outcome.sources[source]
-            done.error, done.held = text, isinstance(error, LeaseHeld)
-        if isinstance(error, LeaseHeld):
-            self._say(text)
-            self.outcome.gold_held |= source is None
-            return
-        if isinstance(error, PlatformError):
-            _note(self.outcome.platform, text)
-        if source is None:
-            self._warn(f"gold failed: {text}", level="error")
-        else:
-            self._say(f"source {source} failed: {text}", level="error", source=source)
-
-    def _stays(self, source: str, targets: set[str]) -> list[str]:
-        """What of a source stays in silver, and why, and what of `targets` has no types."""
-        about = (self._warehouse, [source])
-        return [*waiting(*about), *unmatched(*about), *untyped(*about, targets=targets)]
-
-    def _warn(self, text: str, *, level: Level = "warning", source: str | None = None) -> None:
-        self._say(text, level=level, source=source)
-        _note(self.outcome.warned, text)
-
-    def _say(
-        self,
-        text: str,
-        *,
-        level: Level = "warning",
-        source: str | None = None,
-        target: str | None = None,
-    ) -> None:
-        """Tell the user, once in a run."""
-        self._quiet = False
-        if text not in self._said:
-            if len(self._said) >= _SAID_MOST:
-                self._said.clear()
-            self._said.add(text)
-            self._console.say(text, level=level, source=source, target=target)
-
-    def _name_unknown_targets(self) -> None:
-        """Those that were asked for before anything was known of the source's tables."""
-        if self._targets is None or "gold" not in self._stages:
-            return
-        names = known_targets(self._warehouse).names
-        for target in unknown_targets(self._targets, names):
-            self._say(no_target(target, names))
-            self.outcome.unknown.append(target)
+    def _compact(self) -> None:
+        """Keep the tables that this pass has written to few files."""
+        if self._written and not self._stop():
+            written = sorted(self._written)
+            self._written.clear()
+            try:
+                with self.activity.timed("upkeep"):
+                    compact_written(self._warehouse, written)
+            except Exception as error:
+                # Nothing is missing: the files are as they came.
+                self._journal.say(f"small files were left as they are: {described(error)}")
 
     def _name_spoilt(self) -> None:
         """Sources and targets of which too much was set aside."""
@@ -652,12 +737,12 @@ class Run:
             tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
             text = spoilt_source(self._warehouse.config.sources[name], done, tables)
             if text is not None:
-                self._say(text)
+                self._journal.say(text)
                 self.outcome.spoilt.append(text)
             # Said, and no failure: what came for a small table may all wait for a decision
             # (semantics.md, 60).
             for said in filter(None, map(spoilt_target, tables)):
-                self._say(said)
+                self._journal.say(said)
 
 
 def _note(texts: list[str], text: str) -> None:

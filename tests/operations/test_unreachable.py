@@ -22,8 +22,8 @@ from pipelines.terminal.console import Console
 DEAD = PlatformError("source dead: no broker answers")
 
 
-def _run(folder: Path) -> Run:
-    """A run of the first stage of two sources."""
+def _run(folder: Path, stage: str = "bronze") -> Run:
+    """A run of one stage of two sources."""
     (folder / "sources").mkdir()
     for name in ("dead", "shop"):
         (folder / f"sources/{name}.yml").write_text(
@@ -35,7 +35,7 @@ def _run(folder: Path) -> Run:
         Console(json=True),
         sources=["dead", "shop"],
         targets=None,
-        stages=("bronze",),
+        stages=(stage,),
         stop=Stop(),
     )
 
@@ -171,8 +171,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
         tried.append((clock[0], sorted(resting)))
         return [] if resting or parked.status == "ok" else [why]
 
-    at_work = _run(tmp_path)
-    at_work._stages = ("gold",)
+    at_work = _run(tmp_path, stage="gold")
     at_work._warehouse.exists = lambda *_: True  # type: ignore[method-assign]
     monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(run, "merge_tables", merge)
@@ -206,7 +205,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
     rests = [("shop", "items")]
     assert tried[:6] == [(at, []) for at in (0.0, 1.0, 3.0, 7.0, 15.0, 31.0)]
     assert tried[6] == (40.0, rests) and tried[7] == (50.0, [])
-    assert not at_work._parked and outcome.code == 0
+    assert not at_work._gold.parked and outcome.code == 0
     assert capsys.readouterr().err.count("is parked: no key") == 1
 
 
@@ -215,5 +214,5 @@ def test_a_source_that_failed_is_named_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     at_work = _run(tmp_path)
-    at_work._failed("dead", PlatformError(text))
+    at_work._journal.failed("dead", PlatformError(text))
     assert at_work.outcome.errors == ["source dead failed: reads x"]

@@ -44,15 +44,17 @@ class NotHere(Exception):
 
 @contextmanager
 def postgresql() -> Iterator[Server]:
-    """PostgreSQL 15 with logical decoding, and an empty database `shop` in UTC.
+    """PostgreSQL 15 with logical decoding and wal2json, and an empty database `shop` in UTC.
 
     Raises:
-        NotHere: its programs are not installed.
+        NotHere: its programs or the plugin are not installed.
         RuntimeError: it did not start; holds the end of its log.
     """
     program = POSTGRESQL_BIN / "postgres"
     if not program.exists():
         raise NotHere("PostgreSQL 15 is not installed: apt-get install postgresql-15")
+    if not (POSTGRESQL_BIN.parent / "lib/wal2json.so").exists():
+        raise NotHere("wal2json is not installed: apt-get install postgresql-15-wal2json")
     with _folder("postgres") as (folder, account):
         data = folder / "data"
         initdb = [str(POSTGRESQL_BIN / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust"]

@@ -5,19 +5,27 @@ from __future__ import annotations
 import difflib
 import re
 
-SCALARS = (
-    *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double"),
-    *("string", "binary", "date", "timestamp", "timestamp_ntz"),
+SCALARS = tuple(
+    """
+    boolean tinyint smallint int bigint float double string binary date timestamp timestamp_ntz
+    """.split()
 )
 # Spark's own other spellings (Spark SQL reference, "Data Types", SQL names).
-_ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"} | {
+_ALIASES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
     "real": "float",
     "dec": "decimal",
     "numeric": "decimal",
     "timestamp_ltz": "timestamp",
 }
 # What people write who think in the source's types.
-_MEANT = {"bool": "boolean", "number": "decimal(p,s)", "datetime": "timestamp_ntz"} | {
+_MEANT = {
+    "bool": "boolean",
+    "number": "decimal(p,s)",
+    "datetime": "timestamp_ntz",
     "int unsigned": "bigint",
     "bigint unsigned": "decimal(20,0)",
     "timestamptz": "timestamp",

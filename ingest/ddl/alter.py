@@ -171,7 +171,15 @@ def passed_over(
 
 
 # MySQL's types whose implicit default is empty; base64 of no bytes is empty too.
-_EMPTY = {"char", "varchar", "nchar", "nvarchar", "set", "tinytext", "text", "mediumtext"} | {
+_EMPTY = {
+    "char",
+    "varchar",
+    "nchar",
+    "nvarchar",
+    "set",
+    "tinytext",
+    "text",
+    "mediumtext",
     "character",
     "char varying",
     "character varying",

@@ -19,30 +19,23 @@ from ingest.errors import DecodeError
 from ingest.values.canonical import base64_of, civil_text, decimal_text, time_text
 from ingest.values.source_types import parse_type, spark_type
 
-FAMILIES = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "tsql": "sqlserver"} | {
-    "db2": "db2"
+FAMILIES = {
+    "mysql": "mysql",
+    "oracle": "oracle",
+    "postgres": "postgres",
+    "tsql": "sqlserver",
+    "db2": "db2",
 }
 """The dialect -> the type family of `ingest.values.source_types`."""
 
 _VERBS = {"ADD", "ALTER", "MODIFY", "DROP", "RENAME"}
 # What may stand where a type could: the column has none, or keeps the one it has.
-_NO_TYPE = {"NOT", "NULL", "DEFAULT", "CONSTRAINT", "CHECK", "PRIMARY", "UNIQUE", "REFERENCES"} | {
-    "VISIBLE",
-    "INVISIBLE",
-    "GENERATED",
-    "AS",
-    "ENCRYPT",
-    "DECRYPT",
-    "ANNOTATIONS",
-    "COMMENT",
-    "COLLATE",
-    "ENABLE",
-    "DISABLE",
-    "DROP",
-    ",",
-    ")",
-    ";",
-}
+_NO_TYPE = set(
+    """
+    NOT NULL DEFAULT CONSTRAINT CHECK PRIMARY UNIQUE REFERENCES VISIBLE INVISIBLE GENERATED AS
+    ENCRYPT DECRYPT ANNOTATIONS COMMENT COLLATE ENABLE DISABLE DROP , ) ;
+    """.split()
+)
 # Words that end a default's expression.
 _AFTER_DEFAULT = {"NOT", "NULL", "COMMENT", "PRIMARY", "UNIQUE", "KEY", "AUTO_INCREMENT", "ON"} | {
     "COLLATE",
@@ -426,7 +419,13 @@ _SHORT = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d)")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]\d\d:\d\d:\d\d(?:[.]\d+)?\S*)?")
 _ZERO_PART = re.compile(r"\d{4}-(?:00-\d\d|\d\d-00)")
 _SHORT_YEAR = re.compile(r"\d\d?")
-_TRUTHS = {"t": True, "true": True, "y": True, "yes": True, "on": True, "1": True} | {
+_TRUTHS = {
+    "t": True,
+    "true": True,
+    "y": True,
+    "yes": True,
+    "on": True,
+    "1": True,
     "f": False,
     "false": False,
     "n": False,

@@ -10,7 +10,11 @@ from ingest.ddl.risks import Risk
 from ingest.values.source_types import SourceType, parse_type
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"} | {
+_ALIASES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
     "real": "float",
     "dec": "decimal",
     "numeric": "decimal",
@@ -18,7 +22,11 @@ _ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "b
 NUMBER = re.compile(r"[+-]?([0-9]+)(?:\.([0-9]+))?")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 # How much a source type holds, where types of one Spark type differ; MySQL's, in bytes or by rank.
-_CAPACITY = {"tinytext": 255, "text": 65_535, "mediumtext": 1 << 24, "longtext": 1 << 32} | {
+_CAPACITY = {
+    "tinytext": 255,
+    "text": 65_535,
+    "mediumtext": 1 << 24,
+    "longtext": 1 << 32,
     "tinyblob": 255,
     "blob": 65_535,
     "mediumblob": 1 << 24,
@@ -33,14 +41,24 @@ _CAPACITY = {"tinytext": 255, "text": 65_535, "mediumtext": 1 << 24, "longtext":
 }
 # What other types come to as text, which holds all of them.
 _AS_TEXT = {"json": 1 << 30, "jsonb": 1 << 30, "xml": 1 << 30, "uuid": 36, "uniqueidentifier": 36}
-_NAMES = {"bool": "boolean", "numeric": "decimal", "dec": "decimal", "fixed": "decimal"} | {
+_NAMES = {
+    "bool": "boolean",
+    "numeric": "decimal",
+    "dec": "decimal",
+    "fixed": "decimal",
     "timestamptz": "timestamp with time zone",
     "timetz": "time with time zone",
 }
 """Other names of types, in every database that knows them; all but `bool` of MySQL."""
 _UNBOUNDED = {"postgres": ("text", "varchar"), "tsql": ("text",)}
 _NATIONAL = {"nchar", "nvarchar", "ntext"}
-_WHOLE = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8} | {
+_WHOLE = {
+    "tinyint": 1,
+    "smallint": 2,
+    "mediumint": 3,
+    "int": 4,
+    "integer": 4,
+    "bigint": 8,
     "int1": 1,
     "int2": 2,
     "int3": 3,
@@ -54,7 +72,11 @@ _WHOLE = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "
     "serial": 4,
     "bigserial": 8,
 }
-_FLOATING = {"float": 5, "real": 5, "binary_float": 5, "float4": 5} | {
+_FLOATING = {
+    "float": 5,
+    "real": 5,
+    "binary_float": 5,
+    "float4": 5,
     "double": 6,
     "double precision": 6,
     "binary_double": 6,
@@ -80,7 +102,10 @@ _SECONDS: dict[str | tuple[str, str], int] = {
 # Types of one moment, by how many digits of a second they keep; a minute is none of them.
 _MOMENTS = {("oracle", "date"): 0, ("tsql", "smalldatetime"): -1, ("tsql", "datetime"): 3}
 _LENGTH = re.compile(r"(\d{1,9})\s*([kmg]?)\s*(|char|byte|octets|codeunits\d+)", re.IGNORECASE)
-_UNITS = {"char": "char", "codeunits16": "char", "codeunits32": "char"} | {
+_UNITS = {
+    "char": "char",
+    "codeunits16": "char",
+    "codeunits32": "char",
     "byte": "byte",
     "octets": "byte",
 }

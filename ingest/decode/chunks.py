@@ -34,9 +34,11 @@ from ingest.wire.contract import Message
 
 FORMAT = "ob_avro"
 SECONDS = "shard_seconds"
-COLUMNS = (
-    *("kind", "topic", "partition", "offset", "epoch", "arrived", "db", "schema", "table", "tx_id"),
-    *("event_time", "decoded_at", "value", "batch"),
+COLUMNS = tuple(
+    """
+    kind topic partition offset epoch arrived db schema table tx_id event_time decoded_at value
+    batch
+    """.split()
 )
 """Columns of silver that a walk needs, with `settled`, `seen` and `newest` beside them."""
 

@@ -152,9 +152,11 @@ def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> di
     }
 
 
-_AS_READ = (
-    *("op", "op_raw", "before_image", "after_image", "id", "sequenceId", "storeDataSequence"),
-    *("scn", "event_time", "sent_time", "tx_id", "extra"),
+_AS_READ = tuple(
+    """
+    op op_raw before_image after_image id sequenceId storeDataSequence scn event_time sent_time
+    tx_id extra
+    """.split()
 )
 
 

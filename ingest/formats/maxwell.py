@@ -51,10 +51,10 @@ _STATEMENTS = tuple(
 _TYPES = frozenset(f'"{word}"'.encode() for word in (*_ROWS, *_CONTROLS, *_STATEMENTS))
 _NOT_OURS = frozenset(("isDdl", "mysqlType", "sqlType", "version", "commitTs", "action", "payload"))
 _MARKS = frozenset(
-    (
-        *("xid", "xoffset", "commit", "position", "gtid", "server_id", "thread_id", "schema_id"),
-        *("primary_key", "primary_key_columns", "primaryKeyColumns"),
-    )
+    """
+    xid xoffset commit position gtid server_id thread_id schema_id primary_key primary_key_columns
+    primaryKeyColumns
+    """.split()
 )
 """Names of which no other format's rows have any: without one nothing is deleted."""
 _CONTENT = frozenset(("data", "def", "sql", "encrypted"))

@@ -13,17 +13,12 @@ _ARGS = re.compile(
 )
 _MEMBER = re.compile(r"""'((?:[^'\\]|''|\\.)*)'|"((?:[^"\\]|""|\\.)*)\"""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_INT32 = {"tinyint", "smallint", "mediumint", "int", "integer", "int1", "int2", "int3", "int4"} | {
-    "int16",
-    "int24",
-    "int32",
-    "middleint",
-    "smallserial",
-    "serial4",
-    "year",
-    "byte",
-    "short",
-}
+_INT32 = set(
+    """
+    tinyint smallint mediumint int integer int1 int2 int3 int4 int16 int24 int32 middleint
+    smallserial serial4 year byte short
+    """.split()
+)
 _INT64 = {"bigint", "int64", "int8", "long", "bigserial", "serial8"}
 _UNSIGNED = {
     **dict.fromkeys(("uint1", "uint2", "uint8", "uint16", "uint24"), "int"),
@@ -32,7 +27,13 @@ _UNSIGNED = {
 }
 DECIMALS = {"decimal", "numeric", "number", "fixed", "dec"}
 """What databases call numbers with a point that stays."""
-_DOUBLES = {"float", "double", "real", "double precision", "binary_float", "binary_double"} | {
+_DOUBLES = {
+    "float",
+    "double",
+    "real",
+    "double precision",
+    "binary_float",
+    "binary_double",
     "float4",
     "float8",
     "float32",
@@ -49,7 +50,10 @@ _BINARY = {"blob", "tinyblob", "mediumblob", "longblob", "binary", "varbinary", 
     "binary large object",
     *(f"{text} for bit data" for text in ("char", "character", "varchar", "long varchar")),  # Db2
 }
-_INSTANTS = {"timestamptz", "timestamp with time zone", "timestamp with local time zone"} | {
+_INSTANTS = {
+    "timestamptz",
+    "timestamp with time zone",
+    "timestamp with local time zone",
     "datetimeoffset",
     "zoned_datetime",
     "timestamp_ltz",

@@ -388,9 +388,11 @@ def _bytes_only(type_: SourceType, texts_: Texts) -> Convert | None:
     return None if texts_.blob == "base64" else _BYTES[texts_.blob]
 
 
-_GEOMETRY = (
-    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"),
-    *("multipolygon", "geometrycollection", "geomcollection"),
+_GEOMETRY = tuple(
+    """
+    geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection
+    geomcollection
+    """.split()
 )
 _CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     "decimal": _decimal,

@@ -166,10 +166,10 @@ def of_protocol(top: TopLevel, *, versions: Collection[bytes], member: str) -> b
 
 _CONTROLS = frozenset(
     f'"{word}"'.encode()
-    for word in (
-        *("HEARTBEAT", "MHEARTBEAT", "GTID", "BEGIN", "COMMIT", "ROLLBACK"),
-        *("TRANSACTION_BEGIN", "TRANSACTION_END", "XACOMMIT", "XAROLLBACK"),
-    )
+    for word in """
+        HEARTBEAT MHEARTBEAT GTID BEGIN COMMIT ROLLBACK TRANSACTION_BEGIN TRANSACTION_END XACOMMIT
+        XAROLLBACK
+        """.split()
 )
 PAYLOADS = Glimpses()
 """Shared by all formats that are told by their payload."""

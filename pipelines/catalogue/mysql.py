@@ -15,8 +15,13 @@ from pipelines.catalogue.address import Address
 from pipelines.catalogue.model import Catalogue, CatalogueTable
 
 SETTINGS = (
-    *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_id"),
-    *("binlog_row_value_options", "version"),
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "server_id",
+    "binlog_row_value_options",
+    "version",
 )
 _TABLES = """
 SELECT table_name FROM information_schema.tables

@@ -14,7 +14,10 @@ from pipelines.catalogue.address import Address
 from pipelines.catalogue.model import Catalogue, CatalogueTable
 
 SETTINGS = (
-    *("wal_level", "max_replication_slots", "max_wal_senders", "output_plugin_libraries"),
+    "wal_level",
+    "max_replication_slots",
+    "max_wal_senders",
+    "output_plugin_libraries",
     "server_version",
 )
 _IDENTITIES = {"d": "default", "n": "nothing", "f": "full", "i": "index"}

@@ -9,9 +9,10 @@ from pipelines.operations.run import Outcome
 from pipelines.terminal.console import Console
 
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
-TABLE = (
-    *("kind", "table", "source", "events", "inserted", "updated", "deleted", "late", "stale"),
-    *("rejected", "seconds", "error"),
+TABLE = tuple(
+    """
+    kind table source events inserted updated deleted late stale rejected seconds error
+    """.split()
 )
 
 

@@ -18,10 +18,11 @@ from ingest.formats import FORMATS
 from ingest.wire.contract import Message
 from pipelines.documentation.pages import code, fenced, table
 
-_SHOWN = (
-    *("op", "op_raw", "db", "schema", "table", "key", "key_before", "before", "after"),
-    *("before_image", "after_image", "unavailable", "id", "sequenceId", "storeDataSequence", "scn"),
-    *("event_time", "sent_time", "tx_id", "warnings"),
+_SHOWN = tuple(
+    """
+    op op_raw db schema table key key_before before after before_image after_image unavailable id
+    sequenceId storeDataSequence scn event_time sent_time tx_id warnings
+    """.split()
 )
 _COLUMNS = tuple(column.name for column in SILVER)
 _BYTES = 192

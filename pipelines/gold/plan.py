@@ -45,9 +45,17 @@ from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.table import keys_of, with_spellings
 
 _HARMLESS = {
-    *("ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "RENAME COLUMN", "DROP COLUMNS"),
-    *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CLUSTER BY", "OPTIMIZE"),
-    *("VACUUM START", "VACUUM END"),
+    "ADD COLUMNS",
+    "CHANGE COLUMN",
+    "CHANGE COLUMNS",
+    "RENAME COLUMN",
+    "DROP COLUMNS",
+    "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES",
+    "CLUSTER BY",
+    "OPTIMIZE",
+    "VACUUM START",
+    "VACUUM END",
 }
 """Operations that change no row."""
 _COMMITS = 10

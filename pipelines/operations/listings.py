@@ -24,14 +24,16 @@ from pipelines.platform.rows import Record, rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.rejects import table_of
 
-DDL = (
-    *("id", "source", "db", "schema", "table", "target", "status", "class", "kind"),
-    *("statement", "proposed", "pos", "event_time", "waiting_rows"),
-    *("decided_by", "decided_at", "why"),
+DDL = tuple(
+    """
+    id source db schema table target status class kind statement proposed pos event_time
+    waiting_rows decided_by decided_at why
+    """.split()
 )
-REJECTS = (
-    *("id", "stage", "source", "topic", "partition", "offset", "row", "target"),
-    *("code", "error", "value", "status"),
+REJECTS = tuple(
+    """
+    id stage source topic partition offset row target code error value status
+    """.split()
 )
 REJECT = (*REJECTS, "attempts", "epoch")
 """Of one reject, also how often a replay tried it in vain, and the epoch of its message."""

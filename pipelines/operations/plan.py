@@ -188,8 +188,15 @@ def _ddl(warehouse: Warehouse, source: str, statements: Sequence[Entry]) -> Iter
     ):
         proposed = script(f"{gold}.{entry.target}", entry.proposed) if entry.proposed else None
         yield [
-            *("ddl", entry.id, source, label_of(entry.table), entry.target, action),
-            *(entry.risk, entry.statement, proposed),
+            "ddl",
+            entry.id,
+            source,
+            label_of(entry.table),
+            entry.target,
+            action,
+            entry.risk,
+            entry.statement,
+            proposed,
         ]
 
 

@@ -34,14 +34,17 @@ from pipelines.targets.progress import (
 from pipelines.targets.rejects import table_of
 from pipelines.terminal.console import Advance
 
-SOURCE = (
-    *("kind", "source", "messages", "decoded_rows", "lag", "lag_seconds", "unread_files"),
-    *("unread_messages", "rejects", "stepped_back", "gaps", "error"),
+SOURCE = tuple(
+    """
+    kind source messages decoded_rows lag lag_seconds unread_files unread_messages rejects
+    stepped_back gaps error
+    """.split()
 )
-TABLE = (
-    *("kind", "table", "source", "rows", "last_pos", "freshness", "age_seconds", "lag_seconds"),
-    *("late", "rejected", "parked", "error", "pending_ddl", "rows_of_old_epochs", "mode"),
-    *("masks", "merge_every", "next_merge"),
+TABLE = tuple(
+    """
+    kind table source rows last_pos freshness age_seconds lag_seconds late rejected parked error
+    pending_ddl rows_of_old_epochs mode masks merge_every next_merge
+    """.split()
 )
 
 

@@ -169,9 +169,10 @@ def unconfirmed(source: str, target: str) -> str:
     )
 
 
-_COUNTS = (
-    *("events", "inserted", "updated", "deleted", "late", "keys_refolded", "files_read", "stale"),
-    *("rejected", "zero_dates"),
+_COUNTS = tuple(
+    """
+    events inserted updated deleted late keys_refolded files_read stale rejected zero_dates
+    """.split()
 )
 _NOTHING_DONE: Mapping[str, Any] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
 

@@ -102,10 +102,15 @@ class Tables:
                 # Of TiCDC, whose rows may be of the key alone.
                 continue
             known = (
-                *(envelope.database, envelope.schema_name, envelope.table),
-                *(envelope.pkNames, envelope.id is None),
-                *(envelope.unlogged, bytes(envelope.mysqlType), bytes(envelope.sqlType)),
-                (columns := tuple(row)),
+                envelope.database,
+                envelope.schema_name,
+                envelope.table,
+                envelope.pkNames,
+                envelope.id is None,
+                envelope.unlogged,
+                bytes(envelope.mysqlType),
+                bytes(envelope.sqlType),
+                columns := tuple(row),
             )
             # A change has mostly the table of the one before.
             if known != last:

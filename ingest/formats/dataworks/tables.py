@@ -206,7 +206,16 @@ def _changes(
     ]
 
 
-_FIELDS = (*("op", "op_raw", "sequenceId", "scn", "order", "snapshot", "event_time", "sent_time"),)
+_FIELDS = (
+    "op",
+    "op_raw",
+    "sequenceId",
+    "scn",
+    "order",
+    "snapshot",
+    "event_time",
+    "sent_time",
+)
 
 
 def _varying_of(group: list[_Sent], table: Table) -> Varying:

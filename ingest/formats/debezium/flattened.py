@@ -38,8 +38,10 @@ _META = (
 )
 _TRANSACTION = {"transaction_id", "transaction_total_order", "transaction_data_collection_order"}
 _NUMBERS = frozenset(
-    {"ts_ms", "ts_us", "ts_ns", "pos", "row", "txId", "lsn", "scn", "commit_scn", "ssn", "txSeq"}
-    | {"event_serial_no", "ord", "commit_ts", "mod_number", "ts_sec", "ts_usec", "sec"}
+    """
+    ts_ms ts_us ts_ns pos row txId lsn scn commit_scn ssn txSeq event_serial_no ord commit_ts
+    mod_number ts_sec ts_usec sec
+    """.split()
 )
 _ID = "_id"
 _DELETED = "__deleted"

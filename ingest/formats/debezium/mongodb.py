@@ -45,7 +45,13 @@ class _Fraction(str):
 _EXACT = msgspec.json.Decoder(Any, float_hook=_Fraction)
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRICT_BINARY = {"$binary", "$type"}  # extended JSON of version 1
-_WRAPPED = {"$oid", "$numberLong", "$numberInt", "$numberDouble", "$numberDecimal", "$uuid"} | {
+_WRAPPED = {
+    "$oid",
+    "$numberLong",
+    "$numberInt",
+    "$numberDouble",
+    "$numberDecimal",
+    "$uuid",
     "$symbol",
 }
 

@@ -57,7 +57,16 @@ from ingest.wire.declared import Convert, in_any_case, in_sent_names, plain
 _MOST_BLOCKS = 1_000
 _MOST_TABLES = 10_000
 _SOURCE_TYPE = "__debezium.source.column."
-_SIZED = {"decimal", "numeric", "number", "dec", "fixed", "bit", "char", "varchar", "binary"} | {
+_SIZED = {
+    "decimal",
+    "numeric",
+    "number",
+    "dec",
+    "fixed",
+    "bit",
+    "char",
+    "varchar",
+    "binary",
     "varbinary",
     "nchar",
     "nvarchar",

@@ -177,8 +177,14 @@ class Tables:
             key = self._rows.keys.names(message.key, needed=False) if message.key else None
             key = without_table(key, columns, flink=source.connector is None)
             known = (
-                *(source.db, source.schema, source.table, key, columns),
-                *(source.connector, source.lsn is None, source.scn is None),
+                source.db,
+                source.schema,
+                source.table,
+                key,
+                columns,
+                source.connector,
+                source.lsn is None,
+                source.scn is None,
                 crowded(source),
             )
             # A change has mostly the table of the one before.

@@ -16,13 +16,16 @@ from ingest.formats.dts.values import EMPTY, MICROS, NANOS, Reader, Words
 from ingest.wire.avro.bytes import count, malformed, maybe_text, number, numbers, text, whole
 from ingest.wire.avro.fields import Fields, KnownFields
 
-SOURCES = (
-    *("MySQL", "Oracle", "SQLServer", "PostgreSQL", "MongoDB", "Redis", "DB2", "PPAS", "DRDS"),
-    *("HBASE", "HDFS", "FILE", "OTHER"),
+SOURCES = tuple(
+    """
+    MySQL Oracle SQLServer PostgreSQL MongoDB Redis DB2 PPAS DRDS HBASE HDFS FILE OTHER
+    """.split()
 )
-OPERATIONS = (
-    *("INSERT", "UPDATE", "DELETE", "DDL", "BEGIN", "COMMIT", "ROLLBACK", "ABORT", "HEARTBEAT"),
-    *("CHECKPOINT", "COMMAND", "FILL", "FINISH", "CONTROL", "RDB", "NOOP", "INIT"),
+OPERATIONS = tuple(
+    """
+    INSERT UPDATE DELETE DDL BEGIN COMMIT ROLLBACK ABORT HEARTBEAT CHECKPOINT COMMAND FILL FINISH
+    CONTROL RDB NOOP INIT
+    """.split()
 )
 _IN_MICROS = ("MySQL", "PostgreSQL")
 _NULL, _TEXT, _LIST = 0, 2, 4

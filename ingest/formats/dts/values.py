@@ -280,8 +280,17 @@ def _contradicted(wanted: str, got: object) -> DecodeError:
 
 def _readers(per_second: int) -> Mapping[int, Reader]:
     branches = (
-        *(_integer, _character, _decimal, _float, _timestamp(per_second), _date_time(per_second)),
-        *(_zoned(per_second), _geometry, _shape, _typed_bytes, _typed_text),
+        _integer,
+        _character,
+        _decimal,
+        _float,
+        _timestamp(per_second),
+        _date_time(per_second),
+        _zoned(per_second),
+        _geometry,
+        _shape,
+        _typed_bytes,
+        _typed_text,
     )
     return {2 * (index + 1): reader for index, reader in enumerate(branches)}
 

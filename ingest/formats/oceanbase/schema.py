@@ -37,7 +37,15 @@ def _ints(*names: str) -> Shape:
 
 
 _VALUE = (
-    *("union", "null", "boolean", "int", "long", "float", "double", "bytes", "string"),
+    "union",
+    "null",
+    "boolean",
+    "int",
+    "long",
+    "float",
+    "double",
+    "bytes",
+    "string",
     _record(("charsetName", "string"), ("value", "string")),
     _record(("precision", "int"), ("scale", "int"), ("value", "string")),
     _ints("year", "month", "day"),

@@ -23,15 +23,17 @@ from ingest.wire.avro.reader import double, single
 Words = list[str | None]
 Reader = Callable[[bytes, int, Words, list[str]], tuple[str, int]]
 
-TYPES = (
-    *("NULL", "INTEGER", "LONG", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY", "TIMESTAMP"),
-    *("DATE", "TIME", "DATETIME", "BOOLEAN", "BIT", "GEOMETRY", "RAW", "ENUM", "SET", "ARRAY"),
-    *("VECTOR", "SPARSE_VECTOR", "ROARINGBITMAP", "MAP"),
+TYPES = tuple(
+    """
+    NULL INTEGER LONG FLOAT DOUBLE DECIMAL STRING BINARY TIMESTAMP DATE TIME DATETIME BOOLEAN BIT
+    GEOMETRY RAW ENUM SET ARRAY VECTOR SPARSE_VECTOR ROARINGBITMAP MAP
+    """.split()
 )
-BRANCHES = (
-    *("null", "boolean", "int", "long", "float", "double", "bytes", "string", "StringObject"),
-    *("DecimalObject", "DateObject", "TimeObject", "DateTimeObject", "TimestampObject"),
-    *("BitObject", "EnumSetValue", "GeometryValue"),
+BRANCHES = tuple(
+    """
+    null boolean int long float double bytes string StringObject DecimalObject DateObject TimeObject
+    DateTimeObject TimestampObject BitObject EnumSetValue GeometryValue
+    """.split()
 )
 
 
@@ -233,9 +235,22 @@ READERS: dict[int, Reader] = {
     2 * index: reader
     for index, reader in enumerate(
         (
-            *(_boolean, _integer, _integer, _float, _double, _bytes, _string, _string_object),
-            *(_decimal_object, _date_object, _time_object, _date_time_object, _timestamp_object),
-            *(_bit_object, _enum_set, _geometry),
+            _boolean,
+            _integer,
+            _integer,
+            _float,
+            _double,
+            _bytes,
+            _string,
+            _string_object,
+            _decimal_object,
+            _date_object,
+            _time_object,
+            _date_time_object,
+            _timestamp_object,
+            _bit_object,
+            _enum_set,
+            _geometry,
         ),
         start=1,
     )

@@ -243,7 +243,14 @@ def _with_losses(
 
 
 _FIELDS = (
-    *("op", "op_raw", "storeDataSequence", "order", "snapshot", "event_time", "tx_id", "extra"),
+    "op",
+    "op_raw",
+    "storeDataSequence",
+    "order",
+    "snapshot",
+    "event_time",
+    "tx_id",
+    "extra",
 )
 
 

@@ -27,9 +27,10 @@ from ingest.sql.quoting import quoted, quoted_list, sql_text, sql_texts
 from ingest.sql.silver import named
 
 FIRST = ("op", "pos", "event_time", "tx_id")
-LAST = (
-    *("key", "key_before", "before", "after"),
-    *("source", "topic", "partition", "offset", "row", "batch"),
+LAST = tuple(
+    """
+    key key_before before after source topic partition offset row batch
+    """.split()
 )
 IMAGES = ("key", "key_before", "before", "after")
 _TOLD = ("db", "schema", "table", "epoch", "format", "value_hash")

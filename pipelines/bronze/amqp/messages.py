@@ -25,9 +25,11 @@ MILLIS_HEADER = "timestamp_in_ms"
 """Set by RabbitMQ itself where it stamps messages (`message_interceptors`, or the plugin
 rabbitmq_message_timestamp); the property is in seconds, and the publisher's."""
 _OF_DELIVERY = frozenset((OFFSET_HEADER, "x-delivery-count", "x-acquired-count"))
-_PROPERTIES = (
-    *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),
-    *("reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id"),
+_PROPERTIES = tuple(
+    """
+    content_type content_encoding delivery_mode priority correlation_id reply_to expiration
+    message_id timestamp type user_id app_id
+    """.split()
 )
 _LAST_MILLI = 253_402_300_799_999  # of the year 9999
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar, assert_never
 
 from pyspark.sql import DataFrame
 
 from ingest.config.modes import TargetContract, mode_of
+from ingest.config.routes import Route
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
@@ -74,130 +76,56 @@ from pipelines.targets.table import columns_of, contract_of, wanted_columns
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Reconstruction:
-    """The rows of one target, folded from so much of silver as `extent` says.
+    """The rows of one target, to be folded from so much of silver as was asked for.
 
-    `today`: under the columns and the key that it would have if it were made today; so it is, too,
-    where the table is gone, which was made for `before`. `past`: as it stood at a moment at which
-    other source tables may have had keys than now. As a context it takes back, at its end, the
-    names it gave to what it works with.
-    `keys` and `columns` (name -> Spark type, without what gold adds) are the target's, `names` all
-    columns of its rows, `typed_names` those to which messages or statements give a type, `entries`
-    the ledger's of the target's source tables, whose histories are `batches`.
+    A context: at its end it takes back the names it gave to what it works with.
+
+    `keys` and `columns` (name -> Spark type, without what gold adds) are the target's;
+    `typed_names` those columns to which messages or statements give a type; `entries` the ledger's
+    of the target's source tables, of which there are `fed_by` and whose histories are `batches`.
+    `past`: as it stood at a moment at which other source tables may have had keys than now.
     """
 
-    def __init__(
-        self,
-        warehouse: Warehouse,
-        target: KnownTarget,
-        *,
-        extent: Extent = ALL_HISTORY,
-        today: bool = False,
-        before: TargetContract | None = None,
-        past: bool = False,
-    ) -> None:
-        self.warehouse = warehouse
-        self.target = target.name
-        self.route = route = target.route
-        self.source = route.source
-        self.frames = Frames(warehouse)
-        self._held = ExitStack()
-        self._owned_as_now = not past
-        entries = load_entries(warehouse, self.source).values()
-        first_names = renames(entries)
-        own = {
-            first_names.get(table, table): route for table, route in sorted(target.tables, key=str)
-        }
-        _check_unmixed(target.name, own, entries)
+    warehouse: Warehouse
+    frames: Frames
+    route: Route
+    contract: TargetContract
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    typed_names: Collection[str]
+    entries: Sequence[Entry]
+    batches: Sequence[TableBatch]
+    fed_by: int
+    past: bool
+    _held: ExitStack = field(init=False, default_factory=ExitStack)
 
-        def of(table: SourceTable) -> list[Entry]:
-            return [e for e in entries if first_names.get(e.table, e.table) == table]
+    @property
+    def target(self) -> str:
+        """The table's name in gold."""
+        return self.route.target
 
-        history = histories(
-            warehouse,
-            own,
-            first_names=first_names,
-            lineage=lambda table: lineage_of(of(table)),
-            extent=extent,
-        )
-        self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
-        _check_encodings(warehouse, history.feeds if today else (), entries_of=of)
-        self.typed_names = _typed_names(history.feeds) | stated_names(self.entries)
-        self.keys = self._key(history, today=today, before=before)
-        self.contract = self._contract()
-        self.soft = route.deletes == "soft" and self.contract.keeps.keyed
-        columns = columns_of(warehouse, self.target)
-        if columns is None or today:
-            columns = self._todays_columns(columns or {}, history.feeds)
-        self.columns = columns
-        self._fed_by = len(own)
-        shared = self.leaves_out_claims
-        folded = not_left_aside(warehouse, self.source, self.target, shared=shared)
-        extent = extent._replace(only=f"({extent.only}) AND {folded}")
-        made = TargetTable(contract=self.contract, columns=columns)
-        self.batches = history_batches(warehouse, history.feeds, made, extent=extent)
-        by_lower = {name.lower(): name for name in columns}
-        self.keys = tuple(by_lower[key.lower()] for key in self.keys)
-        self.added = {**ROW_METADATA, **self.contract.keeps.added}
-        if self.soft:
-            self.added["_deleted_at"] = "timestamp"
-        self.names = [*columns, *self.added]
+    @property
+    def source(self) -> str:
+        """The source that feeds it."""
+        return self.route.source
 
-    def _contract(self) -> TargetContract:
-        """What the target is made for, by its key; raises TableError where it has none."""
-        mode = mode_of(self.route, self.keys)
-        if mode is None:
-            raise TableError(
-                f"{self.target} has no rows: its messages name no key; set keys for it"
-            )
-        return TargetContract.by(self.route, mode, self.keys)
+    @property
+    def soft(self) -> bool:
+        """Whether deleted rows stay, marked."""
+        return self.route.deletes == "soft" and self.contract.keeps.keyed
 
-    def _key(
-        self, history: Histories, *, today: bool, before: TargetContract | None
-    ) -> tuple[str, ...]:
-        """The key columns: those that the target has or, where it is gone, had, unless those of
-        today are asked for and the YAML names some."""
-        first, *_ = history.feeds
-        stats = [each for feed in history.feeds for each in feed.stats]
-        named = (
-            declared_keys(self.warehouse.config, self.route, first.table, lineage=first.lineage)
-            if today and stats
-            else ()
-        )
-        gone = not self.warehouse.exists("gold", self.target)
-        contract = before if gone else contract_of(self.warehouse, self.target)
-        if named and contract is not None and lowered(named) == lowered(contract.keys):
-            return contract.keys
-        if named:
-            return named
-        if contract is not None and (gone or not contract.keeps.keyed or not stats):
-            return contract.keys
-        hinted_keys = history.keys.get(first.table, ())
-        return key_of(
-            self.warehouse, self.route, stats=stats, lineage=first.lineage, hinted_keys=hinted_keys
-        )
+    @property
+    def added(self) -> dict[str, str]:
+        """What gold adds to the columns, name -> Spark type."""
+        deleted = {"_deleted_at": "timestamp"} if self.soft else {}
+        return {**ROW_METADATA, **self.contract.keeps.added, **deleted}
 
-    def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
-        types = [listed for feed in feeds for listed in types_of_today(feed)]
-        images = images_of(stats for feed in feeds for stats in feed.stats)
-        keys = self.keys or shard_of(self.route)
-        wanted = wanted_columns(self.route, keys, types, images=sorted(images))
-        lineages: dict[Lineage, set[str]] = {}
-        for feed in feeds:
-            lineages.setdefault(feed.lineage, set()).update(names_sent(feed.stats))
-
-        def before(entry: Entry) -> Mapping[str, str]:
-            return gold_types_before(self.warehouse, entry) if entry.pos is not None else {}
-
-        return todays_columns(
-            self.route,
-            wanted,
-            self.entries,
-            held=held,
-            lineages=lineages,
-            keys=keys,
-            before=before,
-        )
+    @property
+    def names(self) -> list[str]:
+        """All columns of the rows."""
+        return [*self.columns, *self.added]
 
     @property
     def row_keys(self) -> tuple[str, ...]:
@@ -259,21 +187,22 @@ class Reconstruction:
     @property
     def shared(self) -> bool:
         """Whether rows of several source tables may claim one key."""
-        return self.contract.keeps.latest and self._may_share(len(self.batches))
+        return self.contract.keeps.latest and may_share_keys(
+            self.route, self.contract.keeps, tables=len(self.batches)
+        )
 
     @property
     def may_have_owners(self) -> bool:
         """Whether several source tables may have current versions of one key."""
-        return self.contract.keeps.versions and self._may_share(len(self.batches))
+        return self.contract.keeps.versions and may_share_keys(
+            self.route, self.contract.keeps, tables=len(self.batches)
+        )
 
     @property
     def leaves_out_claims(self) -> bool:
         """Whether changes that wait for a key which another source table's row holds are none of
         the fold's."""
-        return self._may_share(self._fed_by)
-
-    def _may_share(self, tables: int) -> bool:
-        return may_share_keys(self.route, self.contract.keeps, tables=tables)
+        return may_share_keys(self.route, self.contract.keeps, tables=self.fed_by)
 
     def exact(self) -> str:
         """SQL of the rows, folded event by event."""
@@ -288,7 +217,7 @@ class Reconstruction:
             parts, keys=self.keys, columns=columns, added=added, source=self.source
         )
         if len(parts) > 1 and self.contract.keeps.latest:
-            held = self._owned_as_now and self.warehouse.exists("gold", self.target)
+            held = not self.past and self.warehouse.exists("gold", self.target)
             target = self.warehouse.name("gold", self.target) if held else None
             rows = texts.one_owner(
                 rows, keys=self.keys, columns=columns, added=added, target=target
@@ -296,17 +225,140 @@ class Reconstruction:
         return texts.named(rows, columns=columns, added=added)
 
 
+def reconstruct(
+    warehouse: Warehouse,
+    target: KnownTarget,
+    *,
+    extent: Extent = ALL_HISTORY,
+    today: bool = False,
+    before: TargetContract | None = None,
+    past: bool = False,
+) -> Reconstruction:
+    """A target's rows as so much of silver makes them as `extent` says.
+
+    `today`: under the columns and the key that it would have if it were made today; so it is, too,
+    where the table is gone, which was made for `before`. `past`: see `Reconstruction`.
+
+    Raises TableError where it can have no rows.
+    """
+    route, source = target.route, target.route.source
+    entries = load_entries(warehouse, source).values()
+    first_names = renames(entries)
+    own = {first_names.get(table, table): route for table, route in sorted(target.tables, key=str)}
+    _check_unmixed(target.name, own, entries)
+
+    def of(table: SourceTable) -> list[Entry]:
+        return [e for e in entries if first_names.get(e.table, e.table) == table]
+
+    history = histories(
+        warehouse,
+        own,
+        first_names=first_names,
+        lineage=lambda table: lineage_of(of(table)),
+        extent=extent,
+    )
+    of_target = [e for e in entries if first_names.get(e.table, e.table) in own]
+    _check_encodings(warehouse, history.feeds if today else (), entries_of=of)
+    keys = _key(warehouse, route, history, today=today, before=before)
+    contract = _contract(route, keys)
+    columns = _columns(warehouse, route, history.feeds, entries=of_target, keys=keys, today=today)
+    made = TargetTable(contract=contract, columns=columns)
+    by_lower = {name.lower(): name for name in columns}
+    shared = may_share_keys(route, contract.keeps, tables=len(own))
+    folded = not_left_aside(warehouse, source, route.target, shared=shared)
+    extent = extent._replace(only=f"({extent.only}) AND {folded}")
+    return Reconstruction(
+        warehouse=warehouse,
+        frames=Frames(warehouse),
+        route=route,
+        contract=contract,
+        keys=tuple(by_lower[key.lower()] for key in keys),
+        columns=columns,
+        typed_names=_typed_names(history.feeds) | stated_names(of_target),
+        entries=of_target,
+        batches=history_batches(warehouse, history.feeds, made, extent=extent),
+        fed_by=len(own),
+        past=past,
+    )
+
+
+def _contract(route: Route, keys: tuple[str, ...]) -> TargetContract:
+    """What the target is made for, by its key; raises TableError where it has none."""
+    mode = mode_of(route, keys)
+    if mode is None:
+        raise TableError(f"{route.target} has no rows: its messages name no key; set keys for it")
+    return TargetContract.by(route, mode, keys)
+
+
+def _key(
+    warehouse: Warehouse,
+    route: Route,
+    history: Histories,
+    *,
+    today: bool,
+    before: TargetContract | None,
+) -> tuple[str, ...]:
+    """The key columns: those that the target has or, where it is gone, had, unless those of today
+    are asked for and the YAML names some."""
+    first, *_ = history.feeds
+    stats = [each for feed in history.feeds for each in feed.stats]
+    named = (
+        declared_keys(warehouse.config, route, first.table, lineage=first.lineage)
+        if today and stats
+        else ()
+    )
+    gone = not warehouse.exists("gold", route.target)
+    contract = before if gone else contract_of(warehouse, route.target)
+    if named and contract is not None and lowered(named) == lowered(contract.keys):
+        return contract.keys
+    if named:
+        return named
+    if contract is not None and (gone or not contract.keeps.keyed or not stats):
+        return contract.keys
+    hinted_keys = history.keys.get(first.table, ())
+    return key_of(warehouse, route, stats=stats, lineage=first.lineage, hinted_keys=hinted_keys)
+
+
+def _columns(
+    warehouse: Warehouse,
+    route: Route,
+    feeds: Sequence[Feed],
+    *,
+    entries: Sequence[Entry],
+    keys: tuple[str, ...],
+    today: bool,
+) -> dict[str, str]:
+    """The columns that the target has, or would have if it were made today."""
+    held = columns_of(warehouse, route.target)
+    if held is not None and not today:
+        return held
+    types = [listed for feed in feeds for listed in types_of_today(feed)]
+    images = images_of(stats for feed in feeds for stats in feed.stats)
+    keys = keys or shard_of(route)
+    wanted = wanted_columns(route, keys, types, images=sorted(images))
+    lineages: dict[Lineage, set[str]] = {}
+    for feed in feeds:
+        lineages.setdefault(feed.lineage, set()).update(names_sent(feed.stats))
+
+    def before(entry: Entry) -> Mapping[str, str]:
+        return gold_types_before(warehouse, entry) if entry.pos is not None else {}
+
+    return todays_columns(
+        route, wanted, entries, held=held or {}, lineages=lineages, keys=keys, before=before
+    )
+
+
 def as_applied(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:
     """The target as all that it has applied makes it, under the columns, key and mode that it
     has."""
     extent, before = _applied(warehouse, progress), progress.contract
-    return Reconstruction(warehouse, target, extent=extent, before=before)
+    return reconstruct(warehouse, target, extent=extent, before=before)
 
 
 def as_made_today(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:
     """The same under the columns, key and mode that it would have if it were made today."""
     extent, before = _applied(warehouse, progress), progress.contract
-    return Reconstruction(warehouse, target, extent=extent, today=True, before=before)
+    return reconstruct(warehouse, target, extent=extent, today=True, before=before)
 
 
 def _applied(warehouse: Warehouse, progress: Progress) -> Extent:
@@ -335,7 +387,7 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
     extent = Extent(progress.watermarks, only=moment.until, closed_at=closed_at)
     # Under masks that its rows do not have yet, its columns may have other types.
     today = other_masks(target.route, progress.contract) is not None
-    return Reconstruction(warehouse, target, extent=extent, today=today, past=True)
+    return reconstruct(warehouse, target, extent=extent, today=today, past=True)
 
 
 def otherwise_since(past: Reconstruction, moment: Moment) -> list[str]:

@@ -27,7 +27,7 @@ from ingest.sql.tables.upkeep import history
 from pipelines.gold.accounting import LeftOut, left_out
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.plan import Extent
-from pipelines.gold.reconstruction import Reconstruction, as_applied
+from pipelines.gold.reconstruction import Reconstruction, as_applied, reconstruct
 from pipelines.operations.snapshots import snapshot_rows
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import rows
@@ -144,7 +144,7 @@ def reconcile_snapshot(
     progress = progress_of(warehouse, target.source, target.name)
     gold = _pinned(warehouse, target.name)
     extent = Extent(progress.watermarks)
-    with Reconstruction(warehouse, target, extent=extent) as reconstruction:
+    with reconstruct(warehouse, target, extent=extent) as reconstruction:
         if not reconstruction.contract.keeps.keyed:
             raise TableError(f"{target.name} keeps every change; a snapshot has rows as they are")
         snapshot, columns = snapshot_rows(warehouse, reconstruction, path=path, format_=format_)

@@ -35,7 +35,7 @@ from ingest.sql.privacy.person import LOST_BYTES
 from ingest.sql.quoting import equal
 from ingest.sql.tables.upkeep import history as history_of
 from pipelines.gold.known_targets import KnownTarget
-from pipelines.gold.reconstruction import Reconstruction
+from pipelines.gold.reconstruction import Reconstruction, reconstruct
 from pipelines.platform.failures import cause
 from pipelines.platform.leases import lease, lease_on_all
 from pipelines.platform.rows import array_of, rows
@@ -123,7 +123,7 @@ def _history(warehouse: Warehouse, target: KnownTarget) -> Reconstruction:
     progress = progress_of(warehouse, target.source, target.name)
     if progress.outdated == "decoding":
         raise TableError(progress.why_outdated)
-    history = Reconstruction(warehouse, target, before=progress.contract)
+    history = reconstruct(warehouse, target, before=progress.contract)
     if not history.keys:
         raise TableError(
             f"{target.name} has no key, so that nothing tells whose a row is; set keys for it"

@@ -62,6 +62,7 @@ class _Envelope(msgspec.Struct, gc=False):
     tokens: dict[str, Any] | None = None
     before: msgspec.Raw = _NONE
     after: msgspec.Raw = _NONE
+    catalog: msgspec.Raw = _NONE
     schema: msgspec.Raw = _NONE
     payload: msgspec.Raw = _NONE
 
@@ -99,7 +100,7 @@ def decoder(options: FormatOptions) -> Decoder:
                 f"expected op_type {', '.join(ops)}, got {envelope.op_type!r}; if the formatter "
                 "has words of its own, set options.op_types to them",
             )
-        db, schema, table = _names(envelope.table)
+        db, schema, table = _names(envelope)
         rows = tables.of((db, schema, table), keys=envelope.primary_keys or None)
         tokens = envelope.tokens or {}
         event = Event(
@@ -154,12 +155,13 @@ def _sent(given: Any, clock: Clock, warnings: list[str]) -> int | None:
     return clock.sent_micros(given, warnings)
 
 
-def _names(text: str | None) -> TableName:
+def _names(envelope: _Envelope) -> TableName:
     """Database, schema and table of `[catalog.]schema.table`; of two names the first is the db.
 
-    A name in double quotes may hold dots.
+    A name in double quotes may hold dots. A table that comes alone has the others beside it where
+    the formatter's template names them (`${catalog}`, `${schema}`, `${table}`).
     """
-    written = text or ""
+    written = envelope.table or ""
     if written.startswith('"'):
         parts = [
             quoted.replace('""', '"') if quoted else plain_
@@ -167,9 +169,16 @@ def _names(text: str | None) -> TableName:
         ]
     else:
         parts = written.split(".")
+    if len(parts) == 1:
+        beside = map(_text_in, (envelope.catalog, envelope.schema))
+        parts = [*filter(None, beside), *parts]
     if len(parts) < 3:
         return (parts[0] if len(parts) == 2 else None) or None, None, parts[-1] or None
     return ".".join(parts[:-2]), parts[-2], parts[-1]
+
+
+def _text_in(raw: msgspec.Raw) -> str | None:
+    return msgspec.json.decode(raw, type=str) if bytes(raw)[:1] == b'"' else None
 
 
 def _order(pos: Scalar) -> tuple[int, ...] | None:

@@ -499,6 +499,33 @@ def test_goldengate_beside_a_schema(name: str) -> None:
     assert (row["op"], row["db"], row["table"], row["after"]) == ("insert", "S", "T", {"ID": "1"})
 
 
+@pytest.mark.parametrize(
+    ("named", "names"),
+    [
+        ({"table": "EMP", "schema": "HR"}, ("HR", None, "EMP")),
+        ({"table": "EMP", "schema": "HR", "catalog": "PDB"}, ("PDB", "HR", "EMP")),
+        ({"table": "EMP", "schema": None, "catalog": None}, (None, None, "EMP")),
+        ({"table": "EMP", "schema": {"type": "struct"}}, (None, None, "EMP")),
+        ({"table": "EMP", "schema": "", "catalog": "PDB"}, ("PDB", None, "EMP")),
+        ({"table": "HR.EMP", "schema": "OTHER"}, ("HR", None, "EMP")),
+        ({"table": '"HR"."E.M"', "schema": "OTHER"}, ("HR", None, "E.M")),
+        ({"table": '"E.M"', "schema": "HR"}, ("HR", None, "E.M")),
+    ],
+)
+@pytest.mark.parametrize("by_row", [False, True])
+def test_goldengate_names_a_schema_beside_its_table(
+    named: dict[str, Any], names: tuple[Any, ...], by_row: bool
+) -> None:
+    """What metaColumnsTemplate makes of `${schema}`, `${catalog}` and `${table}`: the tables of two
+    schemas were one."""
+    sent = {**named, "op_type": "I", "op_ts": "2024-01-02 03:04:05", "pos": "000000000000005100"}
+    sent |= {"ID": "1"} if by_row else {"after": {"ID": "1"}}
+    for name in ("ogg", "auto"):
+        (row,) = rows(name, sent)
+        assert (row["db"], row["schema"], row["table"]) == names
+        assert row["after"]["ID"] == "1"
+
+
 def test_goldengate_flattened() -> None:
     sent = {"table": "S.T", "op_type": "U", "pos": "00000000000000005100"}
     sent |= {"before.ID": "1", "before.N": "a", "after.ID": "1", "after.N": None}

@@ -104,7 +104,8 @@ class Detection:
             return found[0]
         named = f"the top-level names {', '.join(sorted(names)[:20])}"
         what = named if names else "an empty object"
-        raise _refusal(found, message, what, advised=advice(top) if not found else "")
+        advised = "" if found else advice(top, message.headers)
+        raise _refusal(found, message, what, advised=advised)
 
     def of(self, message: Message) -> Recognised:
         """The one format that recognises a message. Raises as `detect`, and bad_json."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ingest.files.record import SCHEMA_HEADER
 from ingest.wire.avro.framing import WRITE_IN_MESSAGE, id_in_header, refused
 from ingest.wire.contract import TopLevel
 
@@ -63,6 +64,41 @@ _KINDS = (
     ),
     _Kind(_has("magic", "message", "type"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(_has("data", "beforeData", "headers"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
+    _Kind(
+        lambda top: b'"beforeData"' in bytes(top.get("message", b"")),
+        f"it looks like Qlik Replicate's: {_ELSEWHERE}",
+    ),
+    _Kind(
+        lambda top: not top.keys().isdisjoint({"hvr_op", "hvr_op_val"}),
+        f"it looks like HVR's, which says in hvr_op what happened: {_ELSEWHERE}",
+    ),
+    _Kind(
+        _has("read_method", "source_metadata", "payload"),
+        f"it looks like Google Datastream's: {_ELSEWHERE}",
+    ),
+    _Kind(_has("eventName", "dynamodb"), f"it looks like DynamoDB's own stream: {_ELSEWHERE}"),
+    _Kind(
+        lambda top: (
+            "payload" in top
+            and not top.keys().isdisjoint({"scn", "scns", "c_scn"})
+            and bytes(top["payload"])[:1] == b"["
+        ),
+        f"it looks like OpenLogReplicator's: {_ELSEWHERE}",
+    ),
+    _Kind(
+        lambda top: any(
+            b'"eventSource"' in bytes(top[name]) or "eventSource" in top
+            for name in ("Records", "records")
+            if name in top
+        ),
+        "it is an event of AWS Lambda's, with messages in it: read the stream or topic that they "
+        "come from",
+    ),
+    _Kind(
+        _has("recordId", "data"),
+        "it looks like a record of Kinesis Data Firehose's transformation, with the message as "
+        "base64 in data: send the message itself",
+    ),
     _Kind(
         lambda top: "metadata" in top and b'"OperationName"' in bytes(top["metadata"]),
         f"it looks like Striim's: {_ELSEWHERE}",
@@ -149,8 +185,14 @@ _KINDS = (
 )
 
 
-def advice(top: TopLevel) -> str:
+_IBM = "A_ENTTYP"
+"""What a change is to IBM's CDC: a column of its audit format, a header of its others."""
+
+
+def advice(top: TopLevel, headers: Headers = ()) -> str:
     """What to do about a JSON message of which no format recognises the top level."""
+    if _IBM in top or any(name == _IBM for name, _ in headers):
+        return f"it looks like IBM's CDC, which says in {_IBM} what happened: {_ELSEWHERE}"
     for kind in _KINDS:
         if kind.matches(top):
             return kind.advice
@@ -164,15 +206,35 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str | None:
             "its headers name a schema of an Apicurio registry, which only the message itself may "
             f"do: {WRITE_IN_MESSAGE}"
         )
-    for name, _ in headers:
+    for name, text in headers:
         if (elsewhere := id_in_header(name)) is not None:
             return f"its schema's id stands in {elsewhere}"
+        if name == SCHEMA_HEADER and text:
+            return _contained(text)
     if value.lstrip()[:1] == b"[":
         return (
             "it is an array: each record has one message, so cut arrays into their elements before "
             "they are sent"
         )
     return refused(value) or _encoding(value)
+
+
+def _contained(schema: bytes) -> str:
+    """What a datum of a container is, by its schema, and what to do about it."""
+    if b'"EventData"' in schema and b'"Body"' in schema:
+        return (
+            "it looks captured by Azure Event Hubs, with the message in Body: read the event hub "
+            "itself, as Kafka"
+        )
+    if b'"op_type"' in schema and b'"pos"' in schema:
+        return (
+            "it looks like GoldenGate's, of which JSON alone is decoded: set the handler's format "
+            "to json"
+        )
+    return (
+        "its container's schema is of no format: if it is of rows that Debezium flattened, set "
+        "format: debezium_avro and options.flattened: true"
+    )
 
 
 _COMPRESSED = {

@@ -8,12 +8,19 @@ import json
 
 import pytest
 
+from ingest.files.record import SCHEMA_HEADER
 from ingest.wire.contract import Message
 from tests.support.messages import reader_of
 from tests.support.wires import as_dicts
 
 KCAT = {"topic": "a", "partition": 0, "offset": 1, "tstype": "create", "ts": 1, "broker": 0}
 ROW = json.dumps({"type": "INSERT", "isDdl": False, "data": [{"id": "1"}]})
+EVENT_DATA = json.dumps(
+    {
+        **{"type": "record", "name": "EventData", "namespace": "Microsoft.ServiceBus.Messaging"},
+        "fields": [{"name": "Body", "type": ["null", "bytes"]}],
+    }
+).encode()
 GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
 
 
@@ -67,6 +74,26 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(b'{"after":{"id":1},"key":[1]}'), "unknown_format", "CockroachDB's"),
         (Message(b'{"database":"d","table":"t","type":"delete","ts":1,"old":{"id":1}}'),
          "unknown_format", "format: maxwell"),
+        (Message(b'{"A_ENTTYP":"DL","A_TIMSTAMP":"2024-01-02","ID":1}'),
+         "unknown_format", "IBM's CDC"),
+        (Message(b'{"ID":1}', headers=[("A_ENTTYP", b"DL")]), "unknown_format", "IBM's CDC"),
+        (Message(b'{"hvr_op":0,"hvr_tx_seq":"5","id":1}'), "unknown_format", "HVR's"),
+        (Message(b'{"message":{"data":{"ID":1},"beforeData":null,"headers":{}}}'),
+         "unknown_format", "Qlik Replicate's"),
+        (Message(b'{"read_method":"mysql-cdc-binlog","source_metadata":{},"payload":{"id":1}}'),
+         "unknown_format", "Google Datastream's"),
+        (Message(b'{"Records":[{"eventSource":"aws:kinesis","kinesis":{"data":"e30="}}]}'),
+         "unknown_format", "an event of AWS Lambda's"),
+        (Message(b'{"eventSource":"aws:kafka","records":{"t-0":[{"value":"e30="}]}}'),
+         "unknown_format", "an event of AWS Lambda's"),
+        (Message(b'{"recordId":"4","approximateArrivalTimestamp":5,"data":"e30="}'),
+         "unknown_format", "base64 in data"),
+        (Message(b'{"eventName":"REMOVE","dynamodb":{"Keys":{"id":{"S":"1"}}}}'),
+         "unknown_format", "DynamoDB's"),
+        (Message(b'{"scn":"5","xid":"x","payload":[{"op":"c","after":{"ID":1}}]}'),
+         "unknown_format", "OpenLogReplicator's"),
+        (Message(b"\x02\x020\x02x\0\0\x02\x04{}", headers=[(SCHEMA_HEADER, EVENT_DATA)]),
+         "unknown_format", "Event Hubs"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -75,7 +102,9 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "nifi", "connect",
          "connect's text", "text within", "text", "gzip", "utf-16", "utf-16 without a mark",
          "base64", "maxwell", "canal's protobuf", "xml",
-         "materialize", "changefeed without times", "a row of maxwell's by ticdc"],
+         "materialize", "changefeed without times", "a row of maxwell's by ticdc",
+         "ibm", "ibm by its header", "hvr", "qlik in message", "datastream", "lambda",
+         "lambda of kafka", "firehose", "dynamodb", "openlogreplicator", "event hubs"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

@@ -308,6 +308,19 @@ def test_rows_of_ticdcs_avro(tmp_path: Path) -> None:
         assert tuple(row[name] for name in names) == wanted
 
 
+@pytest.mark.parametrize("told", [("op_ts",), ("current_ts",), ("table", "pos")])
+def test_goldengates_rows_are_not_flattened_ones(told: tuple[str, ...], tmp_path: Path) -> None:
+    """Its formatter may leave out any of its metadata: a delete among such rows was an upsert."""
+    columns = ("op_type", *told, "ID")
+    fields = [{"type": "string", "field": name} for name in columns]
+    payload = {**dict.fromkeys(columns, "5"), "op_type": "D"}
+    schema = {"type": "struct", "name": "S.T", "fields": fields}
+    framed = SchemaFiles(tmp_path).framed({"schema": schema, "payload": payload})
+    options = {"schema_folder": str(tmp_path), "flattened": True}
+    (row,) = reader_of(order="arrival", options=options).rows(Message(framed, topic="S.T"))
+    assert "let its handler write JSON" in as_json(row)["error"]
+
+
 @pytest.mark.parametrize(
     ("logical", "number", "text"),
     [

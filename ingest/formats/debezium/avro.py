@@ -127,7 +127,9 @@ class _DebeziumAvro:
         """The event of a message that is no row change with images of columns."""
         if self._flattened.says(top):
             return self._flattened.event(raw, writer.block, message, warnings=warnings)
-        if top.keys() >= {"op_type", "op_ts", "table"}:
+        if "op_type" in top and (
+            not top.keys().isdisjoint({"op_ts", "current_ts"}) or top.keys() >= {"table", "pos"}
+        ):
             raise DecodeError(
                 Code.UNSUPPORTED,
                 "expected Debezium's records, got GoldenGate's: let its handler write JSON "

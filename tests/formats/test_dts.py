@@ -180,6 +180,31 @@ def test_a_date_of_a_far_year_takes_no_neighbour_with_it(year: int, text: str) -
     assert date_of(year, 3, 15, []) == text
 
 
+@pytest.mark.parametrize(
+    ("source", "number", "parts", "text"),
+    [
+        ("MySQL", 7, (0, 0), "0000-00-00 00:00:00"),
+        ("DRDS", 17, (0, 0), "0000-00-00 00:00:00"),
+        ("MySQL", 7, (1, 0), "1970-01-01T00:00:01Z"),
+        ("PostgreSQL", 1184, (0, 0), "1970-01-01T00:00:00Z"),
+    ],
+)
+def test_a_timestamp_of_zero_is_mysqls_zero_date(
+    source: str, number: int, parts: tuple[int, int], text: str
+) -> None:
+    """Its TIMESTAMP begins a second later; 0 is how MySQL itself stores `0000-00-00 00:00:00`."""
+    seconds, millis = parts
+    record = dts_record(
+        source={"sourceType": source, "version": "8"},
+        objectName="farm.crop",
+        fields=[{"name": "at", "dataTypeNumber": number}],
+        afterImages=[("Timestamp", {"timestamp": seconds, "millis": millis})],
+    )
+    [event] = events(decoder("dts"), written(DTS_15, record))
+    assert event.after == {"at": text}
+    assert ("zero_date" in (event.warnings or ())) is text.startswith("0000")
+
+
 def test_utf_16_without_a_mark_is_big_endian() -> None:
     raw = "\u5c0f\u9ea6".encode("utf-16-be")
     for charset in ("UTF-16", "utf16"):

@@ -78,7 +78,7 @@ class _Table:
         for index, correct in self._corrections.items():
             value, word = found[index], image.words[index]
             if value is not None and word is not None:
-                found[index] = correct(value, word)
+                found[index] = correct(value, word, warnings)
         row = dict(zip(self.columns, found, strict=True))
         for index in image.missing:
             row.pop(self.columns[index], None)

@@ -119,10 +119,14 @@ class Widened:
         self._words[place] = f"({whole + behind},{behind})"
 
 
-def corrections(family: str, numbers: Sequence[int]) -> dict[int, Callable[[str, str], str]]:
-    """By column index, what makes canonical text of (text, word) where the number says more."""
+Correct = Callable[[str, str, list[str]], str]
+"""Text, word, warnings -> canonical text."""
+
+
+def corrections(family: str, numbers: Sequence[int]) -> dict[int, Correct]:
+    """By column index, what makes canonical text of a value where the number says more."""
     if family == "mysql":
-        wanted: dict[int, Callable[[str, str], str]] = {16: _bits}
+        wanted: dict[int, Correct] = {7: _not_zero, 16: _bits, 17: _not_zero}
     elif family == "postgres":
         wanted = {16: _truth, 1560: _digits, 3802: _json, 114: _json}
     else:
@@ -130,23 +134,34 @@ def corrections(family: str, numbers: Sequence[int]) -> dict[int, Callable[[str,
     return {index: wanted[number] for index, number in enumerate(numbers) if number in wanted}
 
 
-def _bits(text: str, word: str) -> str:
+def _not_zero(text: str, word: str, warnings: list[str]) -> str:
+    """TIMESTAMP begins a second after the epoch, whose own second is MySQL's zero date."""
+    if text != _EPOCH:
+        return text
+    warnings.append(Code.ZERO_DATE.value)
+    return "0000-00-00 00:00:00"
+
+
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+def _bits(text: str, word: str, warnings: list[str]) -> str:
     """BIT as the unsigned integer of its bytes; MySQL's has 64 bits at most."""
     if word != "bytes":
         return text
     return canonical.bits_in(base64.b64decode(text), None, "big")
 
 
-def _digits(text: str, word: str) -> str:
+def _digits(text: str, word: str, warnings: list[str]) -> str:
     """BIT(n) of PostgreSQL, which comes as its zeros and ones, as an unsigned integer up to 64."""
     return canonical.bits_of(text) if text and not text.strip("01") else text
 
 
-def _truth(text: str, word: str) -> str:
+def _truth(text: str, word: str, warnings: list[str]) -> str:
     return _TRUTH.get(text.lower(), text)
 
 
-def _json(text: str, word: str) -> str:
+def _json(text: str, word: str, warnings: list[str]) -> str:
     """JSONB comes as bytes that hold its text."""
     if word != "bytes":
         return text

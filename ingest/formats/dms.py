@@ -21,7 +21,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event, Row
 from ingest.values import canonical, jsontext
 from ingest.values.jsontext import members, parse_part
-from ingest.values.source_types import decimal_type, spark_type
+from ingest.values.source_types import decimal_type, parse_type, spark_type
 from ingest.wire.clock import Clock
 from ingest.wire.contract import (
     SPACES_OF_JSON,
@@ -360,9 +360,27 @@ def _converter(texts: Texts) -> Callable[[str], Convert | None]:
             return _bytes
         if kind == "timestamp_ntz":
             return _civil
-        return _date if kind == "date" else by_sql_type(source_type)
+        if kind == "date":
+            return _date
+        found = by_sql_type(source_type)
+        if found is None or (texts.family, parse_type(source_type).name) != ("mysql", "bit"):
+            return found
+        return _bits(found)
 
     return convert
+
+
+_HEXADECIMAL = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2}){1,8})", re.ASCII)
+
+
+def _bits(convert: Convert) -> Convert:
+    """Converter of MySQL's BIT(n), which is BYTES to DMS: a text has their hexadecimal digits."""
+
+    def of(value: Any, warnings: list[str]) -> str | None:
+        found = _HEXADECIMAL.fullmatch(value) if value.__class__ is str else None
+        return convert(int(found[1], 16) if found is not None else value, warnings)
+
+    return of
 
 
 def _bytes(value: Any, warnings: list[str]) -> str:

@@ -574,6 +574,29 @@ def test_a_column_that_only_looks_like_a_previous_value() -> None:
     assert row["after"] == {"id": "3", "BI_tool": "x"}
 
 
+@pytest.mark.parametrize(
+    ("type_", "value", "text"),
+    [
+        ("bit(8)", "0x10", "16"),
+        ("bit(8)", "10", "16"),
+        ("bit(64)", "0xFFFFFFFFFFFFFFFF", str(2**64 - 1)),
+        ("bit(8)", 10, "10"),
+        ("bit(8)", "5", "5"),
+        ("bit(8)", "0xzz", "0xzz"),
+        ("bit(1)", "0x01", "true"),
+        ("bit(1)", "0", "false"),
+        ("bit", True, "true"),
+    ],
+)
+def test_bits_of_dms_are_bytes(type_: str, value: Any, text: str) -> None:
+    """MySQL's BIT(n) is BYTES to it, whose digits are hexadecimal: 10 of them was ten."""
+    metadata = {"timestamp": "2023-04-15T12:38:13.780065Z", "record-type": "data"}
+    metadata |= {"operation": "insert", "schema-name": "d", "table-name": "t"}
+    sent = {"data": {"id": 3, "b": value}, "metadata": metadata}
+    (row,) = rows("dms", sent, columns={"d.t": {"id": "int", "b": type_}})
+    assert row["after"] == {"id": "3", "b": text}
+
+
 @pytest.mark.parametrize(("more", "value"), [({"batchId": 1}, {"n": None}), ({}, {})])
 def test_a_null_of_a_large_object_by_who_sent_it(more: dict[str, int], value: Any) -> None:
     image = {"id": 1, "n": None, "w": 1}

@@ -308,6 +308,43 @@ def test_rows_of_ticdcs_avro(tmp_path: Path) -> None:
         assert tuple(row[name] for name in names) == wanted
 
 
+@pytest.mark.parametrize("flattened", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "op"),
+    [
+        (None, {"id": 1, "n": "rye"}, "insert"),
+        ({"id": 1, "n": "rye"}, {"id": 1, "n": None}, "update"),
+        ({"id": 1, "n": "rye"}, None, "delete"),
+    ],
+)
+def test_an_envelope_of_images_alone(
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    op: str,
+    *,
+    flattened: bool,
+    tmp_path: Path,
+) -> None:
+    """Materialize's sinks write it, of which Avro is the usual format."""
+    columns = [{"type": "int64", "field": "id"}, {"type": "string", "field": "n", "optional": True}]
+    row = {"type": "struct", "name": "row", "optional": True, "fields": columns}
+    within = [{"type": "string", "field": "id"}]
+    parts = [{**row, "field": "before"}, {**row, "field": "after"}]
+    parts += [{"type": "struct", "name": "tx", "field": "transaction", "fields": within}]
+    files = SchemaFiles(tmp_path)
+    sent = {"before": before, "after": after, "transaction": {"id": "17"}}
+    schema = {"type": "struct", "name": "envelope", "fields": parts}
+    value = files.framed({"schema": schema, "payload": sent})
+    key = files.framed({"schema": {"type": "struct", "fields": columns[:1]}, "payload": {"id": 1}})
+    options = {"schema_folder": str(tmp_path), "flattened": flattened}
+    reader = reader_of(order="arrival", default_table="crop", options=options)
+    found = as_json(reader.rows(Message(value, key))[-1])
+    texts = [row and {**row, "id": "1"} for row in (before, after)]
+    assert (found["op"], found["op_raw"], found["table"]) == (op, None, "crop")
+    assert [found["before"], found["after"]] == texts
+    assert (found["key"], found["tx_id"]) == ({"id": "1"}, "17")
+
+
 @pytest.mark.parametrize("told", [("op_ts",), ("current_ts",), ("table", "pos")])
 def test_goldengates_rows_are_not_flattened_ones(told: tuple[str, ...], tmp_path: Path) -> None:
     """Its formatter may leave out any of its metadata: a delete among such rows was an upsert."""

@@ -30,7 +30,12 @@ from ingest.formats.debezium.envelope import (
     refuse_structs,
     with_collection,
 )
-from ingest.formats.debezium.events import heading_of, operation_of, plain_event
+from ingest.formats.debezium.events import (
+    heading_of,
+    operation_of,
+    plain_event,
+    told_by_images,
+)
 from ingest.formats.debezium.flattened import OPERATION, Flattened
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
@@ -101,7 +106,11 @@ class _DebeziumAvro:
     ) -> Event:
         value = message.value or b""
         inner, before, after, names, columns = writer.change(value, start, warnings)
+        if writer.unnamed:
+            inner.op = told_by_images(before=before is not None, after=after is not None)
         heading = heading_of(inner, message.topic, names=names, warnings=warnings)
+        if writer.unnamed:
+            heading = heading._replace(op_raw=None)
         if heading.op in ("truncate", "other"):
             refuse_rows(inner.op or "", before, after)
             return plain_event(heading)

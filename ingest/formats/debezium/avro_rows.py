@@ -156,7 +156,11 @@ def is_envelope(record: Type) -> bool:
     """Whether a schema is of row changes with images of columns."""
     op = record.field("op")
     images = [record.field(name) for name in _IMAGES]
-    if op is None or op.kind not in _TEXTS:
+    if op is None:
+        # Materialize's
+        known = {"transaction", *_IMAGES}.issuperset(field.name for field in record.fields)
+        return known and all(image is not None and image.kind == "record" for image in images)
+    if op.kind not in _TEXTS:
         return False
     return any(images) and all(image is None or image.kind == "record" for image in images)
 

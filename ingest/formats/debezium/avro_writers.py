@@ -171,7 +171,8 @@ class _Reading(NamedTuple):
 
 
 class Writer:
-    """One schema: `envelope` tells whether it is of row changes with images of columns.
+    """One schema: `envelope` tells whether it is of row changes with images of columns, `unnamed`
+    whether these do not name their operation.
 
     Which text a value becomes depends on the connector and on what the YAML declares for the
     table; both stand in the message, behind its images. So a message is read as the one before it,
@@ -188,6 +189,7 @@ class Writer:
         self._last: _Reading | None = None
         self.record = type_.kind == "record"
         self.envelope = self.record and is_envelope(type_)
+        self.unnamed = self.envelope and type_.field("op") is None
         self.block = Block(Field(type="struct", fields=tuple(map(self._field, type_.fields))))
         self.names = tuple(map(name_of, type_.fields)) or None
         row = next(filter(None, map(type_.field, ("after", "before"))), type_)

@@ -73,6 +73,17 @@ def operation_of(inner: Inner) -> str:
     return op
 
 
+def told_by_images(*, before: bool, after: bool) -> str:
+    """The operation of an envelope that has none, as Materialize's sinks write it, by which rows
+    are there.
+
+    Source: https://materialize.com/docs/sql/create-sink/kafka/ (Debezium envelope)
+    """
+    if not after:
+        return "d"
+    return "u" if before else "c"
+
+
 def plain_event(heading: Heading) -> Event:
     """An event without images: a truncate, or a message of the source's log.
 

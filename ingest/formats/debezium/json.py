@@ -28,7 +28,7 @@ from ingest.formats.debezium.envelope import (
     refuse_named_types,
     wraps_payload,
 )
-from ingest.formats.debezium.events import heading_of, plain_event
+from ingest.formats.debezium.events import heading_of, plain_event, told_by_images
 from ingest.formats.debezium.flattened import OPERATION, TOPIC_NAMES, Flattened
 from ingest.formats.debezium.keys import is_wrapped
 from ingest.formats.debezium.mongodb import document_event
@@ -209,7 +209,8 @@ class _Debezium:
             return self._flattened.event(value, block, message, warnings=warnings)
         if _IMAGES <= top.keys() <= _OF_MATERIALIZE:
             inner = _INNER.decode(value)
-            inner.op = _told_by_images(inner)
+            there = [bytes(image) != b"null" for image in (inner.before, inner.after)]
+            inner.op = told_by_images(before=there[0], after=there[1])
             event = self._row(inner, block, message=message, warnings=warnings)
             event.op_raw = None
             return event
@@ -234,16 +235,6 @@ class _Debezium:
                 "the converter's data.serializer.type to json, or value.converter to JsonConverter",
             )
         return self._event(envelope, message, warnings, whole=True)
-
-
-def _told_by_images(inner: Inner) -> str:
-    """The operation of an envelope that has none, as Materialize's sinks write it.
-
-    Source: https://materialize.com/docs/sql/create-sink/kafka/ (Debezium envelope)
-    """
-    if bytes(inner.after) == b"null":
-        return "d"
-    return "c" if bytes(inner.before) == b"null" else "u"
 
 
 def _unframed(message: Message) -> Message:

@@ -50,18 +50,7 @@ def _packed(top: TopLevel) -> bool:
     return any(bytes(value)[:2] == b'"{' for value in top.values())
 
 
-_KINDS = (
-    _Kind(
-        lambda top: (
-            top.keys() >= {"topic", "partition", "offset"}
-            and not top.keys().isdisjoint({"payload", "payload_hex"})
-        ),
-        "it looks like a line of `kcat -J`: set framing: kcat",
-    ),
-    _Kind(
-        _has("specversion", "type", "source"),
-        "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
-    ),
+_OTHERS = (
     _Kind(_has("magic", "message", "type"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(_has("data", "beforeData", "headers"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(
@@ -86,20 +75,6 @@ _KINDS = (
         f"it looks like OpenLogReplicator's: {_ELSEWHERE}",
     ),
     _Kind(
-        lambda top: any(
-            b'"eventSource"' in bytes(top[name]) or "eventSource" in top
-            for name in ("Records", "records")
-            if name in top
-        ),
-        "it is an event of AWS Lambda's, with messages in it: read the stream or topic that they "
-        "come from",
-    ),
-    _Kind(
-        _has("recordId", "data"),
-        "it looks like a record of Kinesis Data Firehose's transformation, with the message as "
-        "base64 in data: send the message itself",
-    ),
-    _Kind(
         lambda top: "metadata" in top and b'"OperationName"' in bytes(top["metadata"]),
         f"it looks like Striim's: {_ELSEWHERE}",
     ),
@@ -115,11 +90,6 @@ _KINDS = (
     _Kind(
         lambda top: "Op" in top and _row(top),
         "it looks like a row that AWS DMS wrote to S3: use its Kafka or Kinesis target",
-    ),
-    _Kind(
-        lambda top: "op_type" in top and "table" in top,
-        "it looks like GoldenGate's without any of op_ts, current_ts, primary_keys and tokens, "
-        "which tell it: if it is, set format: ogg",
     ),
     _Kind(
         lambda top: (
@@ -142,6 +112,40 @@ _KINDS = (
         lambda top: bytes(top.get("_cdc", b"")).startswith(b"{"),
         "it looks like the work of a transformation of Iceberg's sink: read the topic as the "
         "connector writes it",
+    ),
+)
+"""Producers whose changes say themselves what happened, in a way that no decoder reads."""
+_KINDS = (
+    _Kind(
+        lambda top: (
+            top.keys() >= {"topic", "partition", "offset"}
+            and not top.keys().isdisjoint({"payload", "payload_hex"})
+        ),
+        "it looks like a line of `kcat -J`: set framing: kcat",
+    ),
+    _Kind(
+        _has("specversion", "type", "source"),
+        "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
+    ),
+    *_OTHERS,
+    _Kind(
+        lambda top: any(
+            b'"eventSource"' in bytes(top[name]) or "eventSource" in top
+            for name in ("Records", "records")
+            if name in top
+        ),
+        "it is an event of AWS Lambda's, with messages in it: read the stream or topic that they "
+        "come from",
+    ),
+    _Kind(
+        _has("recordId", "data"),
+        "it looks like a record of Kinesis Data Firehose's transformation, with the message as "
+        "base64 in data: send the message itself",
+    ),
+    _Kind(
+        lambda top: "op_type" in top and "table" in top,
+        "it looks like GoldenGate's without any of op_ts, current_ts, primary_keys and tokens, "
+        "which tell it: if it is, set format: ogg",
     ),
     _Kind(
         _wrapped,
@@ -183,20 +187,25 @@ _KINDS = (
         "and options.flattened: true",
     ),
 )
-
-
 _IBM = "A_ENTTYP"
 """What a change is to IBM's CDC: a column of its audit format, a header of its others."""
 
 
 def advice(top: TopLevel, headers: Headers = ()) -> str:
     """What to do about a JSON message of which no format recognises the top level."""
+    return _first(_KINDS, top, headers) or "set the source's format"
+
+
+def advice_on_row(top: TopLevel, headers: Headers = ()) -> str | None:
+    """What to do about a change that would lose its operation if it were taken for a row alone;
+    None where nothing tells that it has one."""
+    return _first(_OTHERS, top, headers)
+
+
+def _first(kinds: Sequence[_Kind], top: TopLevel, headers: Headers) -> str | None:
     if _IBM in top or any(name == _IBM for name, _ in headers):
         return f"it looks like IBM's CDC, which says in {_IBM} what happened: {_ELSEWHERE}"
-    for kind in _KINDS:
-        if kind.matches(top):
-            return kind.advice
-    return "set the source's format"
+    return next((kind.advice for kind in kinds if kind.matches(top)), None)
 
 
 def advice_on_bytes(value: bytes, headers: Headers = ()) -> str | None:

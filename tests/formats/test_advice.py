@@ -133,3 +133,24 @@ def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, ad
     [row] = as_dicts(reader_of(name).rows(Message(value, topic="t")))
     assert row["error_code"] == "bad_json"
     assert advice in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "advice"),
+    [
+        ({"after": {"id": 1}, "updated": "17.0"}, "envelope=enriched"),
+        ({"A_ENTTYP": "DL", "ID": 1}, "IBM's CDC"),
+        ({"hvr_op": 0, "id": 1}, "HVR's"),
+        ({"before.id": 1, "after.id": None}, "transformation Flatten"),
+        ({"id": 1, "note": "{}"}, "need flattened: true"),
+        ({"id": 1}, "need flattened: true"),
+    ],
+)
+def test_not_every_row_is_to_be_taken_for_a_flattened_one(
+    sent: dict[str, object], advice: str
+) -> None:
+    """Who follows the advice loses the deletes of the others."""
+    [row] = as_dicts(reader_of("debezium").rows(Message(json.dumps(sent).encode(), topic="t")))
+    assert row["error_code"] == "unknown_op"
+    assert advice in row["error"]
+    assert ("flattened: true" in row["error"]) is ("flattened" in advice)

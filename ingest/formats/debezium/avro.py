@@ -52,6 +52,7 @@ from ingest.wire.avro.connect import ADJUSTMENTS
 from ingest.wire.avro.framing import id_in_header, looks_confluent
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.wire.contradictions import refuse_rows
+from ingest.wire.strangers import advice_on_row
 
 _INNER = msgspec.json.Decoder(Inner)
 
@@ -161,13 +162,16 @@ class _DebeziumAvro:
                 )
         if self._flattened.admits(message):
             return self._flattened.event(raw, writer.block, message, warnings=warnings)
-        needed = "flattened: true"
+        needed = "rows without an envelope need flattened: true"
         if "_tidb_op" in top:
-            needed = "options: {flattened: true, prefix: _tidb_, tombstone: delete}, as TiCDC's are"
+            needed = (
+                "rows without an envelope need options: {flattened: true, prefix: _tidb_, "
+                "tombstone: delete}, as TiCDC's are"
+            )
         raise DecodeError(
             Code.UNKNOWN_OP,
             "expected an envelope, or a record Debezium is known to send, "
-            f"got {jsontext.excerpt(raw)}; rows without an envelope need {needed}",
+            f"got {jsontext.excerpt(raw)}; {advice_on_row(sent, message.headers) or needed}",
         )
 
 

@@ -55,6 +55,7 @@ from ingest.wire.contract import (
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.doubled_names import check_names
+from ingest.wire.strangers import advice_on_row
 
 _OUTER, _INNER = msgspec.json.Decoder(Outer), msgspec.json.Decoder(Inner)
 _IMAGES = {"before", "after"}
@@ -217,10 +218,12 @@ class _Debezium:
         if unfit is not None:
             refuse_named_types(value)
             raise DecodeError(Code.BAD_SHAPE, f"{unfit}; got {jsontext.excerpt(value)}")
+        told = advice_on_row(top, message.headers)
         raise DecodeError(
             Code.UNKNOWN_OP,
             "expected op with before, after or source, or a message Debezium is known to send, "
-            f"got {jsontext.excerpt(value)}; rows without an envelope need flattened: true",
+            f"got {jsontext.excerpt(value)}; "
+            f"{told or 'rows without an envelope need flattened: true'}",
         )
 
     def _cloud_event(

@@ -606,6 +606,33 @@ def test_a_null_of_a_large_object_by_who_sent_it(more: dict[str, int], value: An
     assert row["after"] == {"id": "1", "w": "2", **value}
 
 
+@pytest.mark.parametrize(
+    ("options", "note", "size"),
+    [
+        ({"blob_encoding": "base64"}, {}, "1"),
+        ({}, {"note": None}, "AQ=="),
+        ({"blob_encoding": "latin1"}, {"note": None}, "AQ=="),
+    ],
+)
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_null_of_oceanbase_clouds_large_objects_says_nothing(
+    options: dict[str, Any], note: dict[str, None], size: str, number: int
+) -> None:
+    """Its log leaves out what an update did not change. Only what is declared tells its messages
+    from Canal's, whose NULL is one."""
+    sent = {"database": "d", "table": "t", "type": "UPDATE", "id": 5, "es": 1735689600000}
+    sent |= {"isDdl": False, "pkNames": ["id"], "sql": "", "ts": 1735689600412}
+    sent["mysqlType"] = {"id": "int", "n": "int", "note": "text", "size": "bit(8)"}
+    row = {"id": "1", "n": "2", "note": None, "size": "AQ=="}
+    sent |= {"data": [row] * number, "old": [{"n": "1"}] * number}
+    found = rows("canal", sent, options=options)
+    assert [row["after"] for row in found] == [{"id": "1", "n": "2", **note, "size": size}] * number
+    unavailable = None if note else ["note"]
+    assert [row["unavailable"] for row in found] == [unavailable] * number
+    image = "full" if note else "partial"
+    assert {(row["before_image"], row["after_image"]) for row in found} == {(image, image)}
+
+
 def test_an_update_of_which_ticdc_sent_no_changed_column() -> None:
     """With only-output-updated-columns, `p` holds the columns that changed: of none, none."""
     key = {"ts": 429918007904436226, "scm": "dock", "tbl": "crates", "t": 1}

@@ -194,9 +194,13 @@ class RowReader:
 
 
 class RowReaders:
-    """Remembers the reader of each table, map of types and set of keys."""
+    """Remembers the reader of each table, map of types and set of keys.
 
-    def __init__(self, types: NamedTypes) -> None:
+    `unlogged`: whatever their messages look like, NULL stands for large objects not logged.
+    """
+
+    def __init__(self, types: NamedTypes, *, unlogged: bool = False) -> None:
+        self.unlogged = unlogged
         self._types = types
         self._memo: dict[_Known, RowReader] = {}
         self._last: tuple[_Known, RowReader] | None = None

@@ -126,7 +126,7 @@ class Tables:
             bytes(envelope.sqlType),
             envelope.pkNames or None,
             envelope.id is not None,
-            envelope.unlogged,
+            envelope.unlogged or self._readers[envelope.id is not None].unlogged,
             columns,
         )
 

@@ -55,6 +55,11 @@ from ingest.wire.contradictions import refuse_rows
 from ingest.wire.strangers import advice_on_row
 
 _INNER = msgspec.json.Decoder(Inner)
+_GOLDENGATES = "GoldenGate's: let its handler write JSON (format: ogg), its Avro is not decoded"
+_CONFLUENTS = (
+    "those of Confluent's Oracle CDC connector, which are not decoded: send the changes with "
+    "Debezium's Oracle connector, or with GoldenGate as JSON"
+)
 
 
 class _DebeziumAvro:
@@ -142,8 +147,8 @@ class _DebeziumAvro:
         ):
             raise DecodeError(
                 Code.UNSUPPORTED,
-                "expected Debezium's records, got GoldenGate's: let its handler write JSON "
-                "(format: ogg), its Avro is not decoded",
+                "expected Debezium's records, got "
+                f"{_CONFLUENTS if top.keys() >= {'scn', 'row_id', 'username'} else _GOLDENGATES}",
             )
         sent = jsontext.members(raw)
         among_rows = self._flattened.admits(message)

@@ -182,6 +182,8 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("oracle", "real"): "string",
     ("oracle", "double precision"): "string",
     ("oracle", "long"): "string",
+    # NUMBER(38) by another name, whatever the standard says of them.
+    **{("oracle", name): "decimal(38,0)" for name in ("int", "integer", "smallint")},
     ("postgres", "timestamp"): "timestamp_ntz",
     ("postgres", "bit"): "string",
     ("db2", "timestamp"): "timestamp_ntz",

@@ -59,3 +59,10 @@ def test_a_timestamp_without_time_zone_is_no_instant(family: str) -> None:
     found = spark_type("timestamp(3) without time zone", family)
     assert found == ("binary" if family == "sqlserver" else "timestamp_ntz")
     assert spark_type("timestamp with time zone", family) == "timestamp"
+
+
+@pytest.mark.parametrize("text", ["INTEGER", "INT", "SMALLINT"])
+def test_integers_of_oracle_have_38_digits(text: str) -> None:
+    """They are NUMBER(38) by other names (Oracle, SQL Language Reference, "ANSI Data Types")."""
+    assert spark_type(text, "oracle") == spark_type("NUMBER(38)", "oracle") == "decimal(38,0)"
+    assert spark_type(text, "db2") == "int"

@@ -21,6 +21,8 @@ RESERVED = {"", "_progress", "_ddl", "_rejects", "_runs", "_leases", "_erasures"
 """What no source table may become: nothing, or one of gold's own tables."""
 LONGEST_TARGET = 255
 """Characters of a target's name: what Unity Catalog takes, and file systems for a folder."""
+ROW_IDS = ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__")
+"""Columns in which Alibaba's RDS hides the row id of a table without a key."""
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _SEPARATORS = "_-. "
 _WILDCARDS = {"*": ".*", "?": "."}

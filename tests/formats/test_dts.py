@@ -205,6 +205,36 @@ def test_a_timestamp_of_zero_is_mysqls_zero_date(
     assert ("zero_date" in (event.warnings or ())) is text.startswith("0000")
 
 
+@pytest.mark.parametrize(
+    ("indexes", "key"),
+    [
+        ("{}", ("__#alibaba_rds_row_id#__",)),
+        (None, ("__#alibaba_rds_row_id#__",)),
+        ('{"PRIMARY":["id"]}', ("id",)),
+    ],
+)
+def test_a_table_without_a_key_has_the_row_id_that_rds_hides_in_it(
+    indexes: str | None, key: tuple[str, ...]
+) -> None:
+    def row(id_: str) -> list[Value]:
+        return [("Integer", {"precision": 4, "value": value}) for value in (id_, "44")]
+
+    record = dts_record(
+        operation="UPDATE",
+        objectName="farm.crop",
+        tags={} if indexes is None else {"pk_uk_info": indexes},
+        fields=[
+            {"name": "id", "dataTypeNumber": 3},
+            {"name": "__#alibaba_rds_row_id#__", "dataTypeNumber": 8},
+        ],
+        beforeImages=row("1"),
+        afterImages=row("2"),
+    )
+    [event] = events(decoder("dts"), written(DTS_15, record))
+    assert event.key_columns == key
+    assert event.after == {"id": "2", "__#alibaba_rds_row_id#__": "44"}
+
+
 def test_utf_16_without_a_mark_is_big_endian() -> None:
     raw = "\u5c0f\u9ea6".encode("utf-16-be")
     for charset in ("UTF-16", "utf16"):

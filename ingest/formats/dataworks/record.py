@@ -12,7 +12,7 @@ from ingest.ddl.dialect import dialect_of_database
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.dataworks.types import columns_of
-from ingest.names import declared_for
+from ingest.names import ROW_IDS, declared_for
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.values.source_types import family_of
@@ -25,7 +25,6 @@ BEFORE = frozenset(("UPDATE_BEFOR", "UPDATE_BEFORE"))
 """StreamX spells it without its last letter."""
 _OPS = {**ROWS, **dict.fromkeys((*sorted(BEFORE), "UPDATE_AFTER"), "update"), **CONTROLS}
 VERSIONS = frozenset(("0.0.1", "1.0.0"))
-_ROW_IDS = ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__")
 _MEMO_MOST = 10_000
 _NOTHING = msgspec.Raw(b"")
 
@@ -141,7 +140,7 @@ def _hidden(schema: _Schema, source: _Source) -> frozenset[str]:
     """The row ids that stand among the columns of a table that has a key of its own."""
     names = (column.name for column in schema.dataColumn or ()) if schema.primaryKey else ()
     oracle = (source.dbType or "").lower() == "oracle"
-    found = (name for name in names if name in _ROW_IDS or (oracle and name.lower() == "rowid"))
+    found = (name for name in names if name in ROW_IDS or (oracle and name.lower() == "rowid"))
     return frozenset(found).difference(schema.primaryKey or ())
 
 
@@ -150,7 +149,7 @@ def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
     if schema.primaryKey:
         return tuple(schema.primaryKey)
     names = [column.name for column in schema.dataColumn or ()]
-    for name in _ROW_IDS:
+    for name in ROW_IDS:
         if name in names:
             return (name,)
     if (source.dbType or "").lower() == "oracle":

@@ -18,6 +18,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row, Types
 from ingest.formats.dts.record import DOCUMENT, Image, Record, image_of, read
 from ingest.formats.dts.types import Widened, corrections, family_of_source, source_types
+from ingest.names import ROW_IDS
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import (
@@ -213,14 +214,18 @@ def _names(object_: str | None) -> TableName:
 
 
 def _keys(record: Record, warnings: list[str]) -> tuple[str, ...] | None:
-    """The primary key that the tag `pk_uk_info` names; unknown where the tag is broken."""
-    indexes = record.tags.get("pk_uk_info")
-    if not indexes:
-        return ("_id",) if record.fields is DOCUMENT else None
-    found = _primary(indexes)
+    """The primary key that the tag `pk_uk_info` names, else the row id that RDS hides in a table
+    without; unknown where the tag is broken."""
+    indexes, fields = record.tags.get("pk_uk_info"), record.fields
+    found = _primary(indexes) if indexes else ()
     if found is None:
         warnings.append(Code.BAD_MESSAGE_KEY.value)
-    return found or None
+    if found != ():
+        return found
+    if fields is DOCUMENT:
+        return ("_id",)
+    names = fields.names if isinstance(fields, Fields) else ()
+    return next(((name,) for name in ROW_IDS if name in names), None)
 
 
 @lru_cache(maxsize=10_000)

@@ -51,6 +51,10 @@ def _packed(top: TopLevel) -> bool:
 
 
 _OTHERS = (
+    _Kind(
+        _has("specversion", "type", "source"),
+        "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
+    ),
     _Kind(_has("magic", "message", "type"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(_has("data", "beforeData", "headers"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(
@@ -122,10 +126,6 @@ _KINDS = (
             and not top.keys().isdisjoint({"payload", "payload_hex"})
         ),
         "it looks like a line of `kcat -J`: set framing: kcat",
-    ),
-    _Kind(
-        _has("specversion", "type", "source"),
-        "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
     ),
     *_OTHERS,
     _Kind(

@@ -345,6 +345,15 @@ def test_an_envelope_of_images_alone(
     assert (found["key"], found["tx_id"]) == ({"id": "1"}, "17")
 
 
+def test_a_cloud_event_is_no_row(tmp_path: Path) -> None:
+    names = ("id", "source", "specversion", "type", "iodebeziumop", "data")
+    fields = [{"type": "string", "field": name} for name in names]
+    schema = {"type": "struct", "name": "CloudEvents.Envelope", "fields": fields}
+    framed = SchemaFiles(tmp_path).framed({"schema": schema, "payload": dict.fromkeys(names, "d")})
+    (row,) = reader_of(options={"schema_folder": str(tmp_path)}).rows(Message(framed))
+    assert "it is a CloudEvent" in as_json(row)["error"]
+
+
 ORACLE_CDC = ("table", "scn", "op_ts", "current_ts", "row_id", "username")
 
 

@@ -151,7 +151,8 @@ _KINDS = (
         _wrapped,
         "it looks wrapped by Connect's JsonConverter, in which only Debezium's and GoldenGate's "
         "are read: set the converter's schemas.enable=false, or StringConverter where the "
-        "payload is a text",
+        "payload is a text; if it is a row that Debezium flattened, set format: debezium and "
+        "options.flattened: true",
     ),
     _Kind(
         _letter,
@@ -176,6 +177,19 @@ _KINDS = (
         "it may be Maxwell's without database, ts or, of a delete, any of xid, xoffset, commit and "
         "position, which tell it: if it is, set format: maxwell, and default_database and "
         "default_table where the message lacks them",
+    ),
+    _Kind(
+        lambda top: (
+            ("action" in top and "table" in top and len(bytes(top["action"])) == len(b'"I"'))
+            or (bytes(top.get("change", b"")).startswith(b"["))
+        ),
+        "it looks like wal2json's without what tells it, the columns' types or an LSN: if it is, "
+        "set format: wal2json",
+    ),
+    _Kind(
+        lambda top: bool(top) and top.keys() <= {"u", "p", "d"},
+        "it looks like a row of TiCDC's Open protocol: keep the message's key, which names its "
+        "table (in files, framing: kcat), and set format: ticdc_open",
     ),
     _Kind(
         _packed,
@@ -241,8 +255,8 @@ def _contained(schema: bytes) -> str:
             "to json"
         )
     return (
-        "its container's schema is of no format: if it is of rows that Debezium flattened, set "
-        "format: debezium_avro and options.flattened: true"
+        "its container's schema is of no format: if Debezium wrote it, set format: debezium_avro, "
+        "and options.flattened: true where its rows have no envelope"
     )
 
 

@@ -50,6 +50,7 @@ def _packed(top: TopLevel) -> bool:
     return any(bytes(value)[:2] == b'"{' for value in top.values())
 
 
+_BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
 _OTHERS = (
     _Kind(
         _has("specversion", "type", "source"),
@@ -117,8 +118,14 @@ _OTHERS = (
         "it looks like the work of a transformation of Iceberg's sink: read the topic as the "
         "connector writes it",
     ),
+    _Kind(
+        lambda top: "op_type" in top and not top.keys().isdisjoint(_BESIDE_OP_TYPE),
+        "it looks like GoldenGate's, told by table and any of op_ts, current_ts, primary_keys and "
+        "tokens: if it is, set format: ogg, which reads its JSON, and default_table where it "
+        "names no table",
+    ),
 )
-"""Producers whose changes say themselves what happened, in a way that no decoder reads."""
+"""Producers whose changes say themselves what happened, in a way that Debezium's do not."""
 _KINDS = (
     _Kind(
         lambda top: (
@@ -141,11 +148,6 @@ _KINDS = (
         _has("recordId", "data"),
         "it looks like a record of Kinesis Data Firehose's transformation, with the message as "
         "base64 in data: send the message itself",
-    ),
-    _Kind(
-        lambda top: "op_type" in top and "table" in top,
-        "it looks like GoldenGate's without any of op_ts, current_ts, primary_keys and tokens, "
-        "which tell it: if it is, set format: ogg",
     ),
     _Kind(
         _wrapped,

@@ -106,6 +106,10 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "unknown_format", "format: wal2json"),
         (Message(b'{"change":[{"kind":"truncate","schema":"s","table":"t"}]}'),
          "unknown_format", "format: wal2json"),
+        (Message(b'{"op_type":"D","op_ts":"2024-01-02 03:04:05","ID":1}'),
+         "unknown_format", "format: ogg"),
+        (Message(b'{"before":{"ID":1},"after":null,"op_type":"D"}'),
+         "unknown_format", "default_table"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -118,7 +122,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "ibm", "ibm by its header", "hvr", "qlik in message", "datastream", "lambda",
          "lambda of kafka", "firehose", "dynamodb", "openlogreplicator", "event hubs",
          "a container of others", "a row in connect's", "ticdc's row", "ticdc's delete",
-         "wal2json without types", "wal2json's truncate", "wal2json's old truncate"],
+         "wal2json without types", "wal2json's truncate", "wal2json's old truncate",
+         "goldengate without a table", "goldengate by flink"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))
@@ -156,6 +161,9 @@ def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, ad
         ({"A_ENTTYP": "DL", "ID": 1}, "IBM's CDC"),
         ({"hvr_op": 0, "id": 1}, "HVR's"),
         ({"before.id": 1, "after.id": None}, "transformation Flatten"),
+        ({"table": "T", "op_type": "D", "op_ts": "2024-01-02", "ID": 1}, "format: ogg"),
+        ({"op_type": "D", "pos": "00000000010000000002", "ID": 1}, "format: ogg"),
+        ({"op_type": "D", "ID": 1}, "need flattened: true"),
         ({"id": 1, "note": "{}"}, "need flattened: true"),
         ({"id": 1}, "need flattened: true"),
     ],

@@ -25,7 +25,7 @@ from ingest.errors import DecodeError
 from ingest.events import DECODED, Event, without_empty
 from ingest.files.record import ERROR_HEADER, framing_error, gap
 from ingest.formats import FORMATS
-from ingest.formats.detect import Recognised, recognised
+from ingest.formats.detect import Recognised, advice_on_refused, recognised
 from ingest.identity import bytes_hash, change_hash
 from ingest.limits import Limits, check_columns, check_message
 from ingest.values.jsontext import compacted
@@ -37,7 +37,6 @@ from ingest.wire.contract import (
     TableDecoder,
 )
 from ingest.wire.doubled_names import check_names
-from ingest.wire.strangers import advice_on_bytes
 
 SilverRow = tuple[Any, ...]
 """One row in the order of `ingest.events.DECODED`; times in microseconds."""
@@ -155,8 +154,8 @@ class SourceDecoder:
             return self._lift(message, epoch, now, name=name, events=events)
         except DecodeError as error:
             code, text = error.code, error.text
-            if code is Code.BAD_JSON and name and FORMATS[name].recognise is not None:
-                told = advice_on_bytes(message.value or b"", message.headers)
+            if name and FORMATS[name].recognise is not None:
+                told = advice_on_refused(message, code, name)
                 text = f"{text}; {told}" if told else text
         except Exception as error:
             code, text = Code.DECODER_FAILED, f"{type(error).__name__}: {error}"

@@ -182,3 +182,19 @@ _DETECTION = Detection(FORMATS)
 def recognised(message: Message) -> Recognised:
     """The one format of the registry that recognises a message; see `Detection.of`."""
     return _DETECTION.of(message)
+
+
+def advice_on_refused(message: Message, code: Code, name: str) -> str | None:
+    """What to do about a message that the JSON format `name` refused, if it is not of that format;
+    None where nothing tells."""
+    if code is Code.BAD_JSON:
+        return advice_on_bytes(message.value or b"", message.headers)
+    if code not in (Code.UNKNOWN_OP, Code.BAD_SHAPE):
+        return None
+    try:
+        other = recognised(message).name
+    except DecodeError:
+        return None
+    return (
+        f"it is recognised as {other}'s: if it is, set format: {other}" if other != name else None
+    )

@@ -15,6 +15,7 @@ from tests.support.wires import as_dicts
 
 KCAT = {"topic": "a", "partition": 0, "offset": 1, "tstype": "create", "ts": 1, "broker": 0}
 ROW = json.dumps({"type": "INSERT", "isDdl": False, "data": [{"id": "1"}]})
+DELETE = {"op": "d", "before": {"id": 1}, "after": None, "source": {"connector": "mysql"}}
 EVENT_DATA = json.dumps(
     {
         **{"type": "record", "name": "EventData", "namespace": "Microsoft.ServiceBus.Messaging"},
@@ -176,3 +177,32 @@ def test_not_every_row_is_to_be_taken_for_a_flattened_one(
     assert row["error_code"] == "unknown_op"
     assert advice in row["error"]
     assert ("flattened: true" in row["error"]) is ("flattened" in advice)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "other"),
+    [
+        ("debezium", {"database": "d", "table": "t", "type": "delete", "ts": 1, "xid": 2,
+                      "commit": True, "data": {"id": 1}}, "maxwell"),
+        ("debezium", {"action": "D", "schema": "s", "table": "t",
+                      "identity": [{"name": "id", "type": "integer", "value": 1}]}, "wal2json"),
+        ("debezium", json.loads(ROW), "canal"),
+        ("canal", DELETE, "debezium"),
+        ("dms", DELETE, "debezium"),
+    ],
+    ids=["maxwell", "wal2json", "canal", "debezium", "debezium of a bad shape"],
+)  # fmt: skip
+def test_the_format_that_is_to_be_set_is_named(
+    name: str, sent: dict[str, object], other: str
+) -> None:
+    [row] = as_dicts(reader_of(name).rows(Message(json.dumps(sent).encode(), topic="t")))
+    assert (row["format"], row["error_code"]) in ((name, "unknown_op"), (name, "bad_shape"))
+    assert row["error"].endswith(f"format: {other}")
+
+
+@pytest.mark.parametrize("name", ["auto", "debezium"])
+def test_no_format_is_named_for_a_message_of_the_one_that_is_read(name: str) -> None:
+    sent = json.dumps(DELETE | {"op": "x"}).encode()
+    [row] = as_dicts(reader_of(name).rows(Message(sent, topic="t")))
+    assert row["error_code"] == "unknown_op"
+    assert "format:" not in row["error"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import signal
@@ -496,6 +498,7 @@ def test_rejects_list_and_show(project: Project) -> None:
         "code": "type_mismatch",
         "error": "column amount: expected int, got few",
     }
+    assert json.loads(base64.b64decode(typing["value"])) == {"id": "2", "amount": "few"}
     shown = project.ingest("rejects", "show", str(typing["id"])[:10]).out
     assert f"id         {typing['id']}\n" in shown
     assert "few" in shown

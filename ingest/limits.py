@@ -58,7 +58,7 @@ def check_columns(event: Event, limits: Limits) -> None:
 
 def statement_too_large(statement: str, limits: Limits) -> DecodeError:
     """The refusal of a message that cannot be applied without reading so long a statement."""
-    most = f"a statement of {limits.ddl_bytes} bytes, to be read,"
+    most = f"{limits.ddl_bytes} bytes of a statement that empties tables"
     return _too_large("ddl_bytes", most, len(statement.encode()))
 
 

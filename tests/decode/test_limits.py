@@ -113,6 +113,8 @@ def test_a_statement_too_long_to_be_read_is_kept() -> None:
     [row] = reader.rows(Message(value))
     assert said([row]) == [("reject", "too_large", None)]
     assert row[AT["value"]] == value
+    wanted = "expected at most 100 bytes of a statement that empties tables, got 119"
+    assert row[AT["error"]] == f"{wanted}; set limits.ddl_bytes of the source"
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -198,6 +198,7 @@ def _settings(
             elif not document.covers(place):
                 to.append(Mistake(document.file, document.line(place), text))
         return None
+    to += _in_a_catalog(settings, from_env, overrides)
     here = Path(os.getcwd())
 
     def base(key: str) -> Path:
@@ -208,6 +209,22 @@ def _settings(
     if settings.checkpoints is not None:
         checkpoints = _absolute(settings.checkpoints, base("checkpoints"))
     return settings.model_copy(update={"warehouse": warehouse, "checkpoints": checkpoints})
+
+
+def _in_a_catalog(
+    settings: Settings, from_env: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> Iterator[Mistake]:
+    """A folder named where it outranks the catalog, in which the tables would lie all the same."""
+    for layer, where, name in (
+        (overrides, "command line", "--warehouse"),
+        (from_env, "environment variable INGEST_WAREHOUSE", "warehouse"),
+    ):
+        if settings.catalog is None or "catalog" in layer:
+            return
+        if "warehouse" in layer:
+            wanted = "expected a warehouse in a folder, got tables in the catalog"
+            out = "take `catalog` out of the settings for that, or name both in one place"
+            yield Mistake(where, None, f"`{name}`: {wanted} {settings.catalog}; {out}")
 
 
 def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

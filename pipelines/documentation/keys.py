@@ -35,7 +35,8 @@ _NAME_OR_NAMES = {"anyOf": [{"type": "string", "minLength": 1}, _NAMES]}
 SETTINGS: Mapping[str, Key] = {
     "warehouse": Key(
         "The folder of the tables, where Spark is the embedded one. With `catalog` set, only the "
-        "log of an embedded Spark goes there.",
+        "log of an embedded Spark goes there; so a folder from a place that outranks the "
+        "catalog's, as `--warehouse` does the file, is refused.",
         "/data/warehouse",
         "s3a://bucket/lake",
     ),

@@ -293,7 +293,7 @@ def _folder_settings(warehouse: Path) -> dict[str, str]:
     except OSError as error:
         raise PlatformError(
             f"cannot write to the warehouse {warehouse}: {error.strerror};"
-            " choose another with --warehouse."
+            " set another `warehouse` in conf/ingest.yml."
         ) from error
     # Without it a folder spark-warehouse appears wherever the command is typed.
     return {"spark.sql.warehouse.dir": str(warehouse.absolute())}

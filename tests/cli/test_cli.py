@@ -135,6 +135,19 @@ def test_mistakes_in_the_command_are_code_2(
     assert said in answer.err
 
 
+def test_a_folder_is_no_place_of_tables_that_lie_in_a_catalog(project: Project) -> None:
+    """Else what was to be tried in a folder would be done to the catalog's tables."""
+    project.write("conf/ingest.yml", "catalog: main\ncheckpoints: /kept\n")
+    assert project.ingest("validate").code == 0
+    for words in (["--warehouse", "scratch", "run"], ["validate", "--warehouse", "scratch"]):
+        answer = project.ingest(*words)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err == (
+            "command line: `--warehouse`: expected a warehouse in a folder, got tables in the "
+            "catalog main; take `catalog` out of the settings for that, or name both in one place\n"
+        )
+
+
 def test_every_verb_has_help(project: Project) -> None:
     text = project.ingest("--help").out.partition("Commands:\n")[2]
     listed = text.partition("\n\n")[0].splitlines()

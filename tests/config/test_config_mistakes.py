@@ -528,6 +528,23 @@ def test_a_file_that_is_no_text_names_its_line(conf: Conf) -> None:
     ]
 
 
+def test_a_folder_that_outranks_the_catalog_is_refused(conf: Conf) -> None:
+    """Its tables would lie in the catalog still, and whoever named it would write there."""
+    kept = {"sources/shop.yml": SHOP, "ingest.yml": "catalog: main\ncheckpoints: /kept\n"}
+    folder, wanted = conf(kept), "expected a warehouse in a folder, got tables in the catalog"
+    out = "take `catalog` out of the settings for that, or name both in one place"
+    by_environment = Mistake(
+        "environment variable INGEST_WAREHOUSE", None, f"`warehouse`: {wanted} main; {out}"
+    )
+    by_command = Mistake("command line", None, f"`--warehouse`: {wanted} other; {out}")
+    variables = {"INGEST_WAREHOUSE": "/try", "INGEST_CATALOG": "other"}
+    assert mistakes(folder, {"INGEST_WAREHOUSE": "/try"}) == [by_environment]
+    assert mistakes(folder, variables, warehouse="/try") == [by_command]
+    # What says both is right, whichever layer it is.
+    loaded(folder, variables)
+    loaded(folder, {"INGEST_WAREHOUSE": "/try"}, warehouse="w", catalog="c", checkpoints="/kept")
+
+
 def test_mistakes_of_the_environment_and_the_command_line_name_them(conf: Conf) -> None:
     folder = conf({"sources/shop.yml": SHOP, "ingest.yml": "\ncatalog: a.b\ncheckpoints: c\n"})
     environ = {

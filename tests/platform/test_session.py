@@ -98,7 +98,7 @@ def test_warehouse_that_cannot_be_written(fresh: None, tmp_path: Path) -> None:
         session.spark(warehouse=tmp_path / "file" / "warehouse")
     assert str(caught.value) == (
         f"cannot write to the warehouse {tmp_path}/file/warehouse: Not a directory;"
-        " choose another with --warehouse."
+        " set another `warehouse` in conf/ingest.yml."
     )
 
 

@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ingest.config.sources import Source
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError, TableError
+from ingest.sql.counts.status import decoded_changes
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
 from pipelines.gold import cadence, settled
@@ -735,7 +736,9 @@ class Run:
         """Sources and targets of which too much was set aside."""
         for name, done in self.outcome.sources.items():
             tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
-            text = spoilt_source(self._warehouse.config.sources[name], done, tables)
+            before = bool(done.rejects) and not done.changes and self._decoded_before(name)
+            declared = self._warehouse.config.sources[name]
+            text = spoilt_source(declared, done, tables, decoded_before=before)
             if text is not None:
                 self._journal.say(text)
                 self.outcome.spoilt.append(text)
@@ -744,6 +747,12 @@ class Run:
             for said in filter(None, map(spoilt_target, tables)):
                 self._journal.say(said)
 
+    def _decoded_before(self, name: str) -> bool:
+        """Whether silver has a change of a source, from whatever run."""
+        asked = decoded_changes(self._warehouse.name("silver", "cdc"), name)
+        found = self._attempt(name, lambda: not self._warehouse.session.sql(asked).isEmpty())
+        return bool(found)
+
 
 def _note(texts: list[str], text: str) -> None:
     """Add a text that every pass may bring anew."""
@@ -751,13 +760,19 @@ def _note(texts: list[str], text: str) -> None:
         texts.append(text)
 
 
-def spoilt_source(declared: Source, done: SourceOutcome, tables: Sequence[Merged]) -> str | None:
+def spoilt_source(
+    declared: Source,
+    done: SourceOutcome,
+    tables: Sequence[Merged],
+    *,
+    decoded_before: bool = False,
+) -> str | None:
     """The sentence on a source of which too much was set aside: by its own setting, or everything
-    that might have been a change."""
+    that might have been a change, where none was decoded before (semantics.md, 60)."""
     name, limit = declared.name, declared.rejects
     see = f"`ingest rejects list --source {name}` shows them"
     rejected, events = (sum(row.rejected for row in tables), sum(row.events for row in tables))
-    if done.rejects and not done.changes:
+    if done.rejects and not done.changes and not decoded_before:
         share = _aside(done.rejects, done.decoded, "messages")
         if done.rejects < done.rows:
             share += " and no change could be decoded"

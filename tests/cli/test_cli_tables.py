@@ -555,6 +555,19 @@ def test_a_failed_source_is_named_and_the_others_go_on(
     ]
 
 
+def test_rejects_fail_a_source_of_which_nothing_was_ever_decoded(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SHOP)
+    decoded: list[int] = []
+    for number, message in enumerate(('{"data": [', MESSAGES[0], '{"data": [')):
+        project.land(f"shop{number}.jsonl", [message])
+        assert project.ingest("bronze").code == 0
+        decoded.append(project.ingest("silver").code)
+    assert decoded == [1, 0, 0]
+
+
 def test_a_parked_table_is_named_and_code_1(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,16 @@ def test_a_source_of_which_no_change_could_be_decoded(
     assert spoilt_source(declared(), done, []) == said
 
 
+def test_a_source_that_was_decoded_before_is_declared_rightly() -> None:
+    """Nothing else may have come since (semantics.md, 60)."""
+    done = SourceOutcome(rows=2, decoded=2, rejects=2)
+    assert spoilt_source(declared(), done, [], decoded_before=True) is None
+    bound = declared(rejects={"fail_above": 1})
+    said = "2 of 2 messages were set aside, more than rejects.fail_above allows (1)"
+    found = spoilt_source(bound, done, [], decoded_before=True)
+    assert found == f"source shop: {said}: {SEE}"
+
+
 def test_only_files_are_cut_into_messages() -> None:
     kafka = {"files": None, "kafka": {"bootstrap_servers": "h:1", "topics": ["t"]}}
     said = spoilt_source(declared(**kafka), SourceOutcome(rows=2, decoded=2, rejects=2), [])

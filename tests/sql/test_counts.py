@@ -27,6 +27,7 @@ LISTED = listings.narrowed(
 QUERIES = {
     "by_source": status.by_source("silver.cdc"),
     "decoded_and_gaps": status.decoded_and_gaps("silver.cdc"),
+    "decoded_changes": status.decoded_changes("silver.cdc", "it's"),
     "messages_known": status.messages_known(["bronze.messages", "silver.cdc"]),
     "open_decode_rejects": status.open_decode_rejects("silver.cdc", "gold._rejects"),
     "open_decode_rejects, no log": status.open_decode_rejects("silver.cdc", None),

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ingest.codes import Code
 from ingest.position import EPOCH
 from ingest.sql.delivery import MESSAGE, origin
-from ingest.sql.query import query, union_all
+from ingest.sql.query import query, select, union_all
 from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import DECODE_ID
 
@@ -26,6 +26,11 @@ def decoded_and_gaps(silver: str) -> str:
         f"SELECT source, count_if(kind <> 'reject' AND NOT coalesce({GAP}, false)) AS decoded, "
         f"count_if({GAP}) AS gaps FROM {silver} GROUP BY source"
     )
+
+
+def decoded_changes(silver: str, source: str) -> str:
+    """The changes of a source, or parts of one, that the table `silver` has."""
+    return select(silver, f"source = {sql_text(source)} AND kind IN ('change', 'fragment')")
 
 
 def messages_known(relations: Collection[str]) -> str:

@@ -73,6 +73,16 @@ def test_65_a_truncate_reaches_other_partitions_unless_each_gets_a_copy(
     assert outermost([second, cut], by_arrival=True) == last
 
 
+@pytest.mark.parametrize(("order", "s1", "told"), [("arrival", 9, True), ("source", 1000, False)])
+def test_74_a_clock_that_stepped_back_is_told_where_it_would_have_ordered(
+    order: str, s1: int, told: bool
+) -> None:
+    value = json.dumps(_message("INSERT")).encode()
+    sent = Message(value, topic="t", partition=0, offset=2, timestamp=5, place=9)
+    [row] = [r for r in as_dicts(_reader(order=order).rows(sent)) if r["kind"] == "change"]
+    assert (row["pos"][2], "clock_stepped_back" in row["warnings"]) == (s1, told)
+
+
 @pytest.mark.parametrize(
     ("order_key", "message", "advice"),
     [

@@ -283,6 +283,24 @@ def test_formats_lists_the_registry(project: Project) -> None:
     ]
 
 
+WRITTEN_DOWN = {
+    "name": "ob_avro oms_default oms_dataworks oms_shareplex dataworks canal cloudcanal debezium "
+    "debezium_avro maxwell ogg dms ticdc_open ticdc_simple wal2json dts",
+    "code": "bad_json bad_avro bad_framing unknown_schema_id unknown_op unknown_format "
+    "ambiguous_format image_count no_image contradiction statement_dml too_large empty_value "
+    "order_key_missing fragment_incomplete no_key null_key type_mismatch no_base_image "
+    "shard_key_conflict late_beyond_horizon lenient_json dup_key partial_image untyped "
+    "ts_unit_inferred tz_assumed old_missing zero_date placeholder_value",
+}
+
+
+@pytest.mark.parametrize("field", WRITTEN_DOWN)
+def test_names_that_stand_in_configurations_and_queries_stay(project: Project, field: str) -> None:
+    options = ("--codes",) if field == "code" else ()
+    listed = [row[field] for row in project.ingest("formats", *options, "--json").records]
+    assert set(WRITTEN_DOWN[field].split()) <= set(listed)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats_tells_all_of_one(project: Project, name: str) -> None:
     format_ = FORMATS[name]

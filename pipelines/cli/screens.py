@@ -164,6 +164,7 @@ def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -
         shown += [
             _names("freshness", rows, name="last event"),
             _names("last_pos", rows, name="last position"),
+            _counts("waiting", rows, name="changes that wait"),
             _counts("rows_of_old_epochs", rows, name="rows of old epochs"),
         ]
     return shown

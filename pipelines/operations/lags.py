@@ -1,23 +1,24 @@
-"""Since when the oldest messages wait to be decoded, and the oldest changes for their target.
+"""Since when messages wait to be decoded, and which changes wait for their target.
 
 What is looked at lies beyond the cursors, or is of targets that lag: little, where nothing does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from ingest.names import SourceTable
 from ingest.sql.counts import waiting
-from pipelines.gold.backlog import backlog_of
+from pipelines.gold.backlog import applied_beyond, backlog_of
 from pipelines.gold.known_targets import fed_targets
-from pipelines.ledger.entries import load_entries
-from pipelines.ledger.renames import renames
+from pipelines.ledger.entries import WAITING, load_entries
+from pipelines.ledger.renames import held, renames
 from pipelines.ledger.store import Ledger
-from pipelines.platform.rows import records
+from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import load_progress, source_cursors
+from pipelines.targets.progress import load_progress, source_cursor
 
 
 def undecoded_since(warehouse: Warehouse, sources: Collection[str]) -> dict[str, datetime]:
@@ -30,37 +31,64 @@ def undecoded_since(warehouse: Warehouse, sources: Collection[str]) -> dict[str,
     return {row["source"]: row["since"] for row in found if row["since"] is not None}
 
 
-def unapplied_since(warehouse: Warehouse) -> dict[str, datetime]:
-    """By target, when the oldest change was decoded that waits for it."""
+class Unapplied(NamedTuple):
+    """The changes that wait for a target: how many, and when the oldest of those was decoded that
+    wait for no decision."""
+
+    changes: int = 0
+    since: datetime | None = None
+
+
+def unapplied(warehouse: Warehouse, schema_changes: Iterable[Record]) -> dict[str, Unapplied]:
+    """What waits, by target. `schema_changes`: with the changes that wait for each, as
+    `ingest ddl list` has them."""
     if not warehouse.exists("silver", "cdc"):
         return {}
-    asked = waiting.unapplied(warehouse.name("silver", "cdc"), _waiting(warehouse))
-    found = records(warehouse.session.sql(asked))
-    if not found:
-        return {}
-    since = {SourceTable(*list(row.values())[:4]): row["since"] for row in found}
-    first_names = renames(load_entries(warehouse).values())
-    waiting_for = fed_targets(warehouse.config, since, first_names)
-    return {
-        name: min(since[table] for table, _ in target.tables)
-        for name, target in waiting_for.items()
-    }
-
-
-def _waiting(warehouse: Warehouse) -> list[str]:
-    """SQL true for changes that gold has not looked at; and for those of source tables that their
-    target has not applied, where there are any."""
+    entries = load_entries(warehouse)
     progress = load_progress(warehouse)
-    cursors = source_cursors(progress)
-    declared = warehouse.config.sources
-    beyond = waiting.beyond(
-        {name: cursors[name].batch if name in cursors else None for name in declared}
-    )
+    ledgers = {
+        name: Ledger(warehouse, name, progress_by_target=progress)
+        for name in warehouse.config.sources
+    }
+    asked = waiting.unapplied(warehouse.name("silver", "cdc"), _for_a_run(ledgers))
+    closed = {table for ledger in ledgers.values() for table in ledger.closed_names()}
+    by_table = {
+        table: Unapplied(row["changes"], row["since"])
+        for row in records(warehouse.session.sql(asked))
+        if (table := SourceTable(*list(row.values())[:4])) not in closed
+    }
+    first_names = renames(entries.values())
+    found = {
+        name: _together([by_table[table] for table, _ in target.tables])
+        for name, target in fed_targets(warehouse.config, by_table, first_names).items()
+    }
+    apart = {table for ledger in ledgers.values() for table in ledger.held_tables()}
+    for change in schema_changes:
+        entry = entries[change["id"]]
+        if entry.status in WAITING and (entry.recreates or held([entry]) & apart):
+            part = Unapplied(change["waiting_rows"] or 0)
+            found[change["target"]] = _together([found.get(change["target"], Unapplied()), part])
+    return found
+
+
+def _together(parts: Sequence[Unapplied]) -> Unapplied:
+    since = [part.since for part in parts if part.since is not None]
+    return Unapplied(sum(part.changes for part in parts), min(since, default=None))
+
+
+def _for_a_run(ledgers: Mapping[str, Ledger]) -> list[str]:
+    """SQL true for changes that gold has not looked at, but for those that their target has applied
+    alone (`--table`); and for those of source tables that it has not, where there are any."""
+    cursors = {
+        name: source_cursor(ledger.progress_by_target, name) for name, ledger in ledgers.items()
+    }
+    beyond = waiting.beyond({name: cursor.batch for name, cursor in cursors.items()})
     lags: dict[tuple[str | None, ...], int] = {}
-    for source, cursor in cursors.items():
-        if source in declared:
-            ledger = Ledger(warehouse, source, progress_by_target=progress)
-            for first, above in backlog_of(ledger, cursor).items():
-                for table in ledger.names(first):
-                    lags[tuple(table)] = above
-    return [beyond, waiting.above(lags)] if lags else [beyond]
+    ahead: dict[tuple[str | None, ...], int] = {}
+    for name, ledger in ledgers.items():
+        ahead |= {tuple(table): to for table, to in applied_beyond(ledger, cursors[name]).items()}
+        for first, above in backlog_of(ledger, cursors[name]).items():
+            for table in ledger.names(first):
+                lags[tuple(table)] = above
+    unseen = f"{beyond} AND NOT {waiting.up_to(ahead)}" if ahead else beyond
+    return [unseen, f"{waiting.above(lags)} AND NOT {beyond}"] if lags else [unseen]

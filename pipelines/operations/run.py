@@ -750,7 +750,9 @@ class Run:
     def _decoded_before(self, name: str) -> bool:
         """Whether silver has a change of a source, from whatever run."""
         asked = decoded_changes(self._warehouse.name("silver", "cdc"), name)
-        found = self._attempt(name, lambda: not self._warehouse.session.sql(asked).isEmpty())
+        found = self._journal.attempt(
+            name, lambda: not self._warehouse.session.sql(asked).isEmpty()
+        )
         return bool(found)
 
 

@@ -19,7 +19,7 @@ from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold.advance import gone_sentence
 from pipelines.gold.cadence import Turn, turns
 from pipelines.gold.known_targets import gold_tables
-from pipelines.operations.lags import unapplied_since, undecoded_since
+from pipelines.operations.lags import Unapplied, unapplied, undecoded_since
 from pipelines.operations.listings import ddl
 from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
@@ -42,8 +42,8 @@ SOURCE = tuple(
 )
 TABLE = tuple(
     """
-    kind table source rows last_pos freshness age_seconds lag_seconds late rejected parked error
-    pending_ddl rows_of_old_epochs mode masks merge_every next_merge
+    kind table source rows last_pos freshness age_seconds lag_seconds waiting late rejected parked
+    error pending_ddl rows_of_old_epochs mode masks merge_every next_merge
     """.split()
 )
 
@@ -143,20 +143,16 @@ def age(time: datetime | None) -> int | None:
 
 
 def table_rows(
-    warehouse: Warehouse,
-    *,
-    advance: Advance,
-    failed: Failed,
-    counting: bool = True,
+    warehouse: Warehouse, *, advance: Advance, failed: Failed, counting: bool = True
 ) -> list[Record]:
     """A row a target, created or not, and one a source table that is parked by itself, by the
     columns TABLE. `advance` is told each that is done, `failed` what cannot be counted.
 
-    `age_seconds`: how long ago the newest change happened that was applied. `lag_seconds`: how long
-    the oldest change has waited that was not, 0 where there is none. `merge_every`: how often the
-    target is merged, where its tables file says so; `next_merge`: when its turn comes, or came, to
-    take in what waits.
-    Without `counting`, rows of targets are not counted.
+    `age_seconds`: how long ago the newest change happened that was applied. `waiting`: how many
+    changes were not, `lag_seconds`: how long the oldest of them has waited that waits for a run and
+    for no decision, 0 where there is none.
+    `merge_every`: how often the target is merged, where its tables file says so; `next_merge`: when
+    its turn comes, or came, to take in what waits. Without `counting`, `rows` are not counted.
     """
     last_runs = {
         row["target"]: row
@@ -164,10 +160,11 @@ def table_rows(
         # A source table stands for itself only while it is parked.
         if is_target(row["target"]) or row["status"] == "parked"
     }
-    pending = Counter(change["target"] for change in ddl(warehouse, status="pending"))
+    schema_changes = ddl(warehouse)
+    pending = Counter(c["target"] for c in schema_changes if c["status"] == "pending")
     rejected = _rejected(warehouse)
     created = set(gold_tables(warehouse))
-    since = unapplied_since(warehouse)
+    waiting = unapplied(warehouse, schema_changes)
     turn_of = turns(warehouse)
 
     def row(target: str) -> Record:
@@ -178,6 +175,7 @@ def table_rows(
         if target in created and counting:
             total, old = _size(warehouse, target, epoch, last_run=last_run, failed=failed)
         parked, why = _parked(last_run, target, created)
+        changes, since = waiting.get(target, Unapplied())
         advance(target, False)
         values = [
             "table",
@@ -187,7 +185,8 @@ def table_rows(
             last_run.get("last_pos"),
             last_run.get("freshness"),
             age(last_run.get("freshness")),
-            age(since.get(target)) or 0,
+            age(since) or 0,
+            changes,
             last_run.get("late") or 0,
             rejected.get(target, 0),
             parked,
@@ -196,7 +195,7 @@ def table_rows(
             old,
             label(contract := contract_in(last_run.get("state"))),
             list(contract.masks or ()) if contract is not None else [],
-            *turn_told(turn_of.get(target), None if parked else since.get(target)),
+            *turn_told(turn_of.get(target), None if parked else since),
         ]
         return dict(zip(TABLE, values, strict=True))
 

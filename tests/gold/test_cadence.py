@@ -164,7 +164,7 @@ def test_it_waits_for_a_time_or_a_number_of_changes(
         False,
         True,
     )
-    assert row["next_merge"] is not None
+    assert row["waiting"] == 1 and row["next_merge"] is not None
     [planned] = [r for r in project.ingest("plan", "--json").records if r["kind"] == "table"]
     assert (planned["table"], planned["action"], planned["events"]) == ("shop_item", "rest", 1)
     assert planned["why"].startswith("it is merged every 1 hour | 4 events, its next turn is at 2")
@@ -200,6 +200,8 @@ def test_it_waits_for_a_time_or_a_number_of_changes(
     comes("g")
     runs("--table", "shop_item")
     assert has()[-1] == "g"
+    row = status()
+    assert (row["waiting"], row["lag_seconds"]) == (0, 0)
     comes("h")
     runs()
     assert has()[-1] == "g"

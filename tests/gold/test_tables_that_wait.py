@@ -97,6 +97,7 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
             ],
         )
         done(project, "run", "--table", "side")
+        assert waiting(project) == {"side": 1, "shop_alone": 1}
         before["side"][:2] = [(1, 10), (2, 20)]
         for target in ("side", "shop_alone"):
             done(project, "rebuild", target)
@@ -116,6 +117,8 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
         done(project, "redecode", "--source", "canal")
         before["side"][2] = (4, 41)
         assert settled(project) == before
+        # Whatever was looked through since.
+        assert waiting(project) == {"side": 1, "shop_alone": 1}
         project.land("6.jsonl", [row("side_b", 16, id=8, n=8), row("alone", 16, id=9, n=9)])
         for entry in json_rows(project, "ddl", "list"):
             if entry["status"] == "pending":
@@ -123,6 +126,11 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
         done(project, "run")
         after = {"side": [(1, 10), (4, 41), (6, 6), (8, 8)], "shop_alone": [(7, 7), (9, 9)]}
         assert settled(project) == after
+
+
+def waiting(project: Project) -> dict[str, int]:
+    """How many changes are not in each target, as `status` counts them."""
+    return {row["table"]: row["waiting"] for row in json_rows(project, "status") if "table" in row}
 
 
 def killed_redecode(project: Project, *, at: str) -> None:

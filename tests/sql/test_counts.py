@@ -11,6 +11,7 @@ from ingest.sql.ledger import columns_sent, entries, statements
 from ingest.sql.rejects import listings
 
 CHANGES = "SELECT * FROM silver.cdc WHERE kind = 'change'"
+OF_TABLE = {("a", None, "s", "it's"): 3}
 COLUMNS = ("id", "code", "value")
 LISTED = listings.narrowed(
     [
@@ -40,7 +41,10 @@ QUERIES = {
     "undecoded, no silver": waiting.undecoded("bronze.messages", None, sources=["it's"]),
     "unapplied": waiting.unapplied(
         "silver.cdc",
-        [waiting.beyond({"a": 3, "b": None}), waiting.above({("a", None, "s", "t"): 3})],
+        [
+            f"{waiting.beyond({'a': 3, 'b': 0})} AND NOT {waiting.up_to(OF_TABLE)}",
+            waiting.above(OF_TABLE),
+        ],
     ),
     "newest": report.newest("bronze.messages"),
     "kinds": report.kinds("silver.cdc"),

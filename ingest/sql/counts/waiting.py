@@ -1,4 +1,4 @@
-"""When the oldest of what waits came: messages to be decoded, changes for their target."""
+"""What waits, and since when: messages to be decoded, changes for their target."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def undecoded(bronze: str, silver: str | None, *, sources: Collection[str]) -> s
 
 
 def unapplied(silver: str, conditions: Sequence[str]) -> str:
-    """When the oldest change was decoded for which one of some conditions on `c` is true: (source,
-    db, schema, table, since)."""
+    """The changes for which one of some conditions on `c` is true, no two of one: how many they
+    are, and when the oldest was decoded: (source, db, schema, table, changes, since)."""
     tables = "source, db, schema, `table`"
     waiting = " UNION ALL ".join(
         f"SELECT {tables}, decoded_at FROM {silver} c WHERE kind = 'change' AND {condition}"
@@ -42,28 +42,33 @@ def unapplied(silver: str, conditions: Sequence[str]) -> str:
     )
     return query(
         waiting=waiting,
-        since=f"SELECT {tables}, min(decoded_at) AS since FROM waiting "
+        counted=f"SELECT {tables}, count(*) AS changes, min(decoded_at) AS since FROM waiting "
         f"WHERE `table` IS NOT NULL GROUP BY {tables}",
     )
 
 
-def beyond(batches: Mapping[str, int | None]) -> str:
-    """True for changes of sources above a batch, where one is given for the source."""
-    each = (
-        f"source = {sql_text(source)}" + (f" AND batch > {batch}" if batch is not None else "")
-        for source, batch in batches.items()
-    )
+def beyond(batches: Mapping[str, int]) -> str:
+    """True for changes of sources above a batch of each."""
+    each = (f"source = {sql_text(source)} AND batch > {batch}" for source, batch in batches.items())
     return f"({' OR '.join(each)})"
 
 
 def above(batches: Mapping[tuple[str | None, ...], int]) -> str:
     """True for changes `c` of source tables (source, db, schema, table) above a batch of each."""
+    return f"batch > {min(batches.values())} AND {_of_tables(batches, 'c.batch > l.batch')}"
+
+
+def up_to(batches: Mapping[tuple[str | None, ...], int]) -> str:
+    """True for changes `c` of source tables up to a batch of each."""
+    return _of_tables(batches, "c.batch <= l.batch")
+
+
+def _of_tables(batches: Mapping[tuple[str | None, ...], int], condition: str) -> str:
     values = ", ".join(
         f"({', '.join('NULL' if name is None else sql_text(name) for name in names)}, {batch})"
         for names, batch in batches.items()
     )
     return (
-        f"batch > {min(batches.values())} AND EXISTS (SELECT 1 FROM VALUES {values} AS l"
-        "(of, d, s, t, above) WHERE l.of = c.source AND l.d <=> c.db AND l.s <=> c.schema "
-        "AND l.t <=> c.`table` AND c.batch > l.above)"
+        f"EXISTS (SELECT 1 FROM VALUES {values} AS l(of, d, s, t, batch) WHERE l.of = c.source "
+        f"AND l.d <=> c.db AND l.s <=> c.schema AND l.t <=> c.`table` AND {condition})"
     )

@@ -16,9 +16,9 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
-from ingest.errors import SourceError
+from ingest.errors import PlatformError, SourceError
 from pipelines.platform.commit_log import Commit
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def write_whole(file: Path, content: bytes) -> None:
 
 
 def read_note(file: Path) -> dict[str, Any]:
-    """The JSON object in a file that may be lost; empty where there is none."""
+    """The JSON object in a file that spares work and may be lost; empty where there is none. What
+    something goes on from is read by `read_whole`."""
     try:
         found = json.loads(file.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -59,10 +60,12 @@ def read_note(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_whole(file: Path, of: type[T], *, source: str, then: str) -> T | None:
-    """What stands in a note that a source goes on from, as JSON; None where there is none.
+def read_whole(file: Path, of: type[T], *, source: str | None, then: str) -> T | None:
+    """What stands in a note that a source goes on from (None: all of them), as JSON; None where
+    there is none.
 
-    Raises SourceError where it is damaged: to go on as without it would be to guess.
+    Raises SourceError, or PlatformError, where it is damaged: to go on as without it would be to
+    guess.
     """
     # Streams start processes that import this module and ask for no note.
     import msgspec
@@ -114,18 +117,28 @@ def spoilt(
     )
 
 
-def spoilt_note(source: str, file: Path, error: Exception, *, then: str) -> SourceError:
-    """A note beside a checkpoint cannot be read: which, why, and what to do."""
-    return SourceError(
-        f"source {source}: a note beside its checkpoint is damaged, {file} cannot be read "
-        f"({error}). Remove the file and run again: {then}."
-    )
+def spoilt_note(
+    source: str | None, file: Path, error: Exception, *, then: str
+) -> SourceError | PlatformError:
+    """A note beside a checkpoint, or beside all of them, cannot be read: which, why, and what to
+    do."""
+    way = f"{file} cannot be read ({error}). Remove the file and run again: {then}."
+    if source is None:
+        return PlatformError(f"a note beside the checkpoints is damaged, {way}")
+    return SourceError(f"source {source}: a note beside its checkpoint is damaged, {way}")
 
 
 def kept(warehouse: Warehouse, source: str) -> str:
     """The folder of what has to stay where a source's checkpoint in bronze goes: numbers that were
     given."""
     return warehouse.checkpoint("kept", source)
+
+
+class _Moment(TypedDict):
+    """The newest commit of a table that a checkpoint knows, and when it was made."""
+
+    version: int
+    at: str
 
 
 class TableCheckpoint(NamedTuple):
@@ -145,13 +158,16 @@ class TableCheckpoint(NamedTuple):
 
 
 def check_same_moment(warehouse: Warehouse, checkpoint: TableCheckpoint) -> None:
-    """Raises SourceError where checkpoint and table are not of one moment."""
-    noted = read_note(checkpoint.file)
-    version, at = noted.get("version"), noted.get("at")
-    if not isinstance(version, int) or str(checkpoint.file) in warehouse.same_moment:
+    """Raises SourceError where checkpoint and table are not of one moment, or nobody can tell."""
+    if str(checkpoint.file) in warehouse.same_moment:
         return
+    then = f"the checkpoint and {checkpoint.layer}.{checkpoint.table} count as of one moment"
+    noted = read_whole(checkpoint.file, _Moment, source=checkpoint.source, then=then)
+    if noted is None:
+        return
+    version = noted["version"]
     commits = _since(warehouse, checkpoint, version)
-    dated = at if warehouse.local else None
+    dated = noted["at"] if warehouse.local else None
     why = next(_differences(commits, version, checkpoint.given(), at=dated), None)
     if why is not None:
         raise SourceError(
@@ -166,7 +182,7 @@ def note_moment(warehouse: Warehouse, checkpoint: TableCheckpoint, *, news: bool
     """Notes the newest commit of the table, where there is `news` of it or nothing is noted."""
     if news or not checkpoint.file.exists():
         newest = warehouse.last_commit(checkpoint.layer, checkpoint.table)
-        known = {"version": newest.version, "at": newest.at}
+        known = _Moment(version=newest.version, at=newest.at)
         write_whole(checkpoint.file, json.dumps(known).encode())
     warehouse.same_moment.add(str(checkpoint.file))
 

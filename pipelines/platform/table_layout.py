@@ -16,14 +16,16 @@ from typing import NamedTuple
 
 from ingest.errors import PlatformError
 from ingest.sql.tables.definition import properties, set_properties
-from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.leases import lease, lease_on_all
 from pipelines.platform.warehouse import (
     LAYOUT_NOTE,
     LAYOUT_PROPERTY,
     PRODUCT,
+    LayoutNote,
     Warehouse,
     newer_layout,
+    noted_layout,
 )
 
 _FIRST = 1
@@ -50,9 +52,9 @@ class Layout(NamedTuple):
 
 def found_layout(warehouse: Warehouse) -> Layout | None:
     """The layout of the tables there are; None: there are none."""
-    noted = read_note(_file(warehouse))
-    if isinstance(noted.get("layout"), int):
-        return Layout(noted["layout"], str(noted.get("version") or ""))
+    noted = noted_layout(warehouse)
+    if noted is not None:
+        return Layout(noted["layout"], noted["version"])
     there = [table for table in _TABLES if warehouse.exists(*table)]
     if not there:
         return None
@@ -132,7 +134,7 @@ def _record(warehouse: Warehouse, layout: Layout) -> None:
 
 
 def _note(warehouse: Warehouse, layout: Layout) -> None:
-    noted = {"layout": layout.number, "version": layout.version}
+    noted = LayoutNote(layout=layout.number, version=layout.version)
     write_whole(_file(warehouse), json.dumps(noted).encode())
 
 

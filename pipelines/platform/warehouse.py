@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +23,7 @@ from ingest.errors import PlatformError, TableError
 from ingest.events import SILVER
 from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.tables import definition, upkeep
-from pipelines.platform.checkpoints import read_note
+from pipelines.platform.checkpoints import read_whole
 from pipelines.platform.commit_log import (
     Commit,
     CommitFile,
@@ -97,10 +97,9 @@ class Warehouse:
     def check_not_upgraded(self) -> None:
         """Raise PlatformError where a newer version has upgraded the tables since they were opened,
         which notes their layout last."""
-        noted = read_note(Path(self.checkpoint(LAYOUT_NOTE)))
-        number, written = noted.get("layout"), str(noted.get("version") or "")
-        if isinstance(number, int) and number > self.layout:
-            raise newer_layout(number, written, most=self.layout)
+        noted = noted_layout(self)
+        if noted is not None and noted["layout"] > self.layout:
+            raise newer_layout(noted["layout"], noted["version"], most=self.layout)
 
     @property
     def local(self) -> bool:
@@ -344,6 +343,21 @@ class Warehouse:
         """The folder of a stream's checkpoint."""
         assert self.settings.checkpoints is not None, "config.load fills it in"
         return str(Path(self.settings.checkpoints, *parts))
+
+
+class LayoutNote(TypedDict):
+    """The layout of the tables, and the version of the product that first had it, '' where the
+    tables did not say."""
+
+    layout: int
+    version: str
+
+
+def noted_layout(warehouse: Warehouse) -> LayoutNote | None:
+    """What is noted of the tables' layout; None where nothing is."""
+    file = Path(warehouse.checkpoint(LAYOUT_NOTE))
+    then = "bronze and silver say the layout themselves"
+    return read_whole(file, LayoutNote, source=None, then=then)
 
 
 def newer_layout(number: int, written: str, *, most: int) -> PlatformError:

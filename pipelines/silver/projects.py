@@ -17,7 +17,7 @@ import msgspec
 from ingest.config.sources import Source
 from ingest.config.yaml import read
 from ingest.errors import SourceError
-from pipelines.platform.checkpoints import write_whole
+from pipelines.platform.checkpoints import read_whole, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 _NAMED = 3
@@ -168,15 +168,12 @@ def _declares(conf: str, source: str) -> bool:
 
 
 def _notes(warehouse: Warehouse, source: str) -> tuple[_Note | None, _Note]:
-    """What is noted, and what there is to note. None where nothing is, or nothing that can be read:
-    then today's counts."""
+    """What is noted, and what there is to note. None where nothing is: then today's counts."""
     file = Path(warehouse.checkpoint("projects", f"{source}.json"))
     config = warehouse.config
     declared = config.sources[source]
     now = _Note(
         os.path.abspath(config.conf), str(file), reads(declared, config.root), declared.epoch
     )
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=_Note), now
-    except (OSError, msgspec.DecodeError):
-        return None, now
+    then = "the first project that does so has the source"
+    return read_whole(file, _Note, source=source, then=then), now

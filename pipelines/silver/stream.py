@@ -30,6 +30,7 @@ from pipelines.platform.checkpoints import (
     check_same_moment,
     damaged,
     note_moment,
+    spoilt_note,
     stream_given,
     write_whole,
 )
@@ -134,7 +135,7 @@ def _stream(
         config=replace(warehouse.config, sources={}, tables={}, mask_secret=None),
         source=source,
         checkpoint=checkpoint,
-        writer=_writer(checkpoint),
+        writer=_writer(checkpoint, source.name),
         tables=_tables(warehouse, source, checkpoint),
         unfinished=_unfinished(checkpoint),
         last=last,
@@ -288,7 +289,8 @@ def _checkpoints(folder: str, source: str) -> list[TableCheckpoint]:
     """The checkpoint as one of both tables: of bronze, which it follows, and of silver."""
 
     def given() -> dict[str, int]:
-        return {_writer(folder): begun for begun in stream_given(f"{folder}/stream").values()}
+        begun = stream_given(f"{folder}/stream").values()
+        return {_writer(folder, source): number for number in begun}
 
     return [
         TableCheckpoint(folder, source, "bronze", "messages"),
@@ -304,15 +306,20 @@ def _decoded_up_to(checkpoint: str) -> str | None:
     noted = Path(checkpoint) / _UP_TO
     if _unfinished(checkpoint) is not None or not noted.exists():
         return None
-    return noted.read_text()
+    # A damaged one is no commit's.
+    return noted.read_text(errors="replace")
 
 
-def _writer(checkpoint: str) -> str:
+def _writer(checkpoint: str, source: str) -> str:
     """The name under which this checkpoint's appends stand in the table's log."""
     file = Path(checkpoint) / "writer"
     if not file.exists():
         write_whole(file, str(uuid.uuid4()).encode())
-    return f"silver/{file.read_text()}"
+    try:
+        return f"silver/{uuid.UUID(file.read_text())}"
+    except (OSError, ValueError) as error:
+        then = "a batch that was appended and not noted comes once more, and copies count once"
+        raise spoilt_note(source, file, error, then=then) from error
 
 
 def last_batch(warehouse: Warehouse) -> int:

@@ -7,21 +7,25 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ingest.config.sources import Source
-from ingest.errors import SourceError
+from ingest.errors import PlatformError, SourceError
 from pipelines.bronze import rocketmq
 from pipelines.bronze.draining import Landing
 from pipelines.bronze.lost_offsets import SourceOffsets
 from pipelines.bronze.trimmed import trimmed
 from pipelines.platform.checkpoints import write_whole
+from pipelines.platform.table_layout import check_layout
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver import projects
 from pipelines.silver.arrivals import _carried
 from pipelines.silver.shards import shards_wait
+from pipelines.silver.stream import _decoded_up_to, _writer
 from tests.support.project import Project, canal
 from tests.support.tables import tables_in
 
@@ -81,7 +85,7 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[[0]]", b"nan"])
-@pytest.mark.parametrize("name", ["arrivals.json", "shards"])
+@pytest.mark.parametrize("name", ["arrivals.json", "shards", "writer"])
 def test_a_damaged_note_of_silver_is_named_with_the_way_out(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
@@ -93,6 +97,8 @@ def test_a_damaged_note_of_silver_is_named_with_the_way_out(
     with pytest.raises(SourceError, match=said):
         if name == "shards":
             shards_wait(str(checkpoint))
+        elif name == "writer":
+            _writer(str(checkpoint), "shop")
         else:
             _carried(tables_in(tmp_path), source, str(checkpoint))
 
@@ -104,8 +110,11 @@ NOTES: dict[str, Callable[[Warehouse, Source], object]] = {
         tables, source, tables.checkpoint("bronze", "shop")
     ),
     "bronze/shop/drained/q.json": lambda tables, source: Landing(tables, source, "q"),
+    "projects/shop.json": lambda tables, source: projects.take(
+        Warehouse(replace(tables.config, sources={"shop": source}), tables.session), "shop"
+    ),
 }
-"""What goes on from a note of bronze."""
+"""What goes on from a note of bronze, or on whose a source is."""
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[[0]]", b"nan"])
@@ -114,7 +123,8 @@ def test_a_damaged_note_of_bronze_is_not_taken_for_none(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     """Without what retention took, old files would be read again as the newest; without what is
-    lost, gaps would not be told."""
+    lost, gaps would not be told; without whose a source is, another project would write to its
+    tables."""
     tables = tables_in(tmp_path)
     note = Path(tables.checkpoint(name))
     write_whole(note, content)
@@ -122,6 +132,23 @@ def test_a_damaged_note_of_bronze_is_not_taken_for_none(
     said = rf"^source shop: .* {re.escape(str(note))} cannot be read \(.*\)\. Remove the file and "
     with pytest.raises(SourceError, match=said):
         NOTES[name](tables, source)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"{}", b'{"layout": "1"}'])
+def test_a_damaged_note_of_the_layout_is_not_taken_for_none(tmp_path: Path, content: bytes) -> None:
+    """Without it, who opened the tables before an upgrade would go on to write to them."""
+    tables = tables_in(tmp_path)
+    note = Path(tables.checkpoint("layout.json"))
+    write_whole(note, content)
+    said = rf"^a note beside .* {re.escape(str(note))} cannot be read \(.*\)\. Remove the file and "
+    for look in (tables.check_not_upgraded, lambda: check_layout(tables)):
+        with pytest.raises(PlatformError, match=said):
+            look()
+
+
+def test_what_only_spares_work_may_be_damaged(tmp_path: Path) -> None:
+    write_whole(tmp_path / "decoded", b"\xff")
+    assert _decoded_up_to(str(tmp_path)) == "\ufffd"
 
 
 HOLDS = """

@@ -13,6 +13,8 @@ from ingest.formats import FORMATS, order_scheme
 from ingest.wire.contract import Format, Message
 
 _KNOWN_MOST = 10_000
+_SENT = ("sequenceId", "storeDataSequence", "scn")
+_SHOWN = 80
 
 
 class Place(NamedTuple):
@@ -92,7 +94,8 @@ class Places:
             what_to_do = (FORMATS[format_] if format_ in FORMATS else Format).orderless
             raise DecodeError(
                 Code.ORDER_KEY_MISSING,
-                f"expected the order key of format {format_}, got none in row {row}; {what_to_do}",
+                f"expected the order key of format {format_}, got none in row {row}"
+                f"{_sent(event)}; {what_to_do}",
             )
         return None
 
@@ -104,3 +107,11 @@ class Places:
         if event.op == "truncate" and copied and not self._files:
             return order.OWN_PARTITION
         return event.half
+
+
+def _sent(event: Event) -> str:
+    """What the message of an event without an order key has in its place, to be read in a sentence
+    on the row: nobody sees of `none` that it is a text which cannot be read."""
+    sent = ((name, getattr(event, name)) for name in _SENT)
+    named = [f"{name} is {text[:_SHOWN]!r}" for name, text in sent if text]
+    return f", whose {' and '.join(named)}" if named else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ingest.errors import PlatformError
+from ingest.errors import ConfigError, Mistake, PlatformError
 from pipelines.cli.context import Invocation, everywhere
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def report(call: Invocation, out: str) -> None:
 
     It needs nothing else, no network either: open it, mail it, keep it.
     """
-    from pipelines.platform.checkpoints import write_whole
+    file = _file(out)
     from pipelines.reporting.checks import findings
     from pipelines.reporting.facts import STEPS, facts
     from pipelines.reporting.page import check_libraries, page
@@ -43,7 +43,7 @@ def report(call: Invocation, out: str) -> None:
     failing = findings(warehouse.settings.checks, gathered.sources, gathered.tables)
     html = page(gathered, failing, warehouse_name=_warehouse_name(call))
     try:
-        write_whole(Path(out), html.encode())
+        _write(file, html.encode())
     except OSError as error:
         raise PlatformError(f"cannot write {out}: {error.strerror}; choose another --out") from None
     call.console.rows(("kind", "file", "bytes"), [("report", out, len(html.encode()))])
@@ -51,6 +51,32 @@ def report(call: Invocation, out: str) -> None:
         call.console.say(text)
     if gathered.failed:
         raise SystemExit(1)
+
+
+def _file(out: str) -> Path:
+    """Where the page goes, before it is made. A folder that is not there is no more made than by
+    others that write one file: its name may be a slip, and nobody would look there."""
+    file = Path(out)
+    got = None
+    if file.is_dir():
+        got = "a folder"
+    elif not file.parent.is_dir():
+        got = f"and there is no folder {file.parent}; make it, or choose another"
+    if got is not None:
+        text = f"`--out`: expected a file in a folder that is there, got {out}, {got}"
+        raise ConfigError([Mistake("command line", None, text)])
+    return file
+
+
+def _write(file: Path, html: bytes) -> None:
+    """Readers of the file find the page before or this one, whole; a link stays one, and what is no
+    file, as `/dev/stdout`, is written to."""
+    from pipelines.platform.checkpoints import write_whole
+
+    if file.exists() and not file.is_file():
+        file.write_bytes(html)
+    else:
+        write_whole(file.resolve(), html)
 
 
 def check_status(call: Invocation) -> None:

@@ -23,6 +23,7 @@ from ingest.errors import PlatformError
 from ingest.events import SILVER
 from ingest.formats import FORMATS
 from pipelines.cli.app import main
+from pipelines.cli.reports import _write
 from tests.support.project import Project, canal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -271,6 +272,28 @@ def test_validate_names_every_mistake(project: Project) -> None:
     assert "nearest: canal" in answer.err and "nearest: epoch" in answer.err
     assert len(answer.err.splitlines()) == len(answer.records)
     assert "Traceback" not in answer.err
+
+
+def test_a_report_goes_to_a_folder_that_is_there(project: Project) -> None:
+    """It was made, and so was a folder of a name that may be a slip."""
+    folder = project.folder / "reprots"
+    answer = project.ingest("report", "--out", str(folder / "x.html"))
+    assert (answer.code, folder.exists()) == (2, False)
+    assert f"x.html, and there is no folder {folder}; make it, or choose another" in answer.err
+    answer = project.ingest("report", "--out", str(project.folder))
+    assert (answer.code, f"got {project.folder}, a folder" in answer.err) == (2, True)
+
+
+def test_a_report_takes_no_place_of_a_link_or_a_device(tmp_path: Path) -> None:
+    page, link, pipe = (tmp_path / name for name in ("page", "link", "pipe"))
+    link.symlink_to(page)
+    _write(link, b"one")
+    assert (link.is_symlink(), page.read_bytes()) == (True, b"one")
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    _write(pipe, b"two")
+    assert (pipe.is_fifo(), os.read(end, 9)) == (True, b"two")
+    os.close(end)
 
 
 def test_formats_lists_the_registry(project: Project) -> None:

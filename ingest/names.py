@@ -149,7 +149,8 @@ def _covers(wide: str, narrow: str) -> bool:
 
 def table_name(text: str) -> str:
     """Checks the name of one source table, as `keys:` and `columns:` of a source have it."""
-    if not all(text.split(".")):
+    parts = text.split(".")
+    if not all(parts) or len(parts) > len(FIELDS):
         raise ValueError(f"expected db.table or db.schema.table, got `{text}`")
     if re.search(r"[*?`]", text):
         raise ValueError(f"expected the name of one table, without * ? or backticks, got `{text}`")
@@ -167,12 +168,12 @@ def check_target(template: str) -> str:
             raise ValueError(f"expected only {_fields()} in braces, got `{{{field}}}`")
     if re.search(r"[/\\]", template):
         raise ValueError(f"expected the name of a table, not a path, got `{template}`")
-    if all(field is None for _, field, _, _ in pieces):
-        name = target_name(template, db=None, schema=None, table="")
-        if name.lower() in RESERVED:
-            raise ValueError(f"`{template}` cannot be the name of a target; choose another")
-        if len(name) > LONGEST_TARGET:
-            raise ValueError(f"expected at most {LONGEST_TARGET} characters, got {len(name)}")
+    whole = all(field is None for _, field, _, _ in pieces)
+    if whole and target_name(template, db=None, schema=None, table="").lower() in RESERVED:
+        raise ValueError(f"`{template}` cannot be the name of a target; choose another")
+    length = sum(len(literal) for literal, _, _, _ in pieces)
+    if length > LONGEST_TARGET:
+        raise ValueError(f"expected at most {LONGEST_TARGET} characters, got {length}")
     return template
 
 

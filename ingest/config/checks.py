@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def shadowed(document: Document, tables: Tables) -> Iterator[Mistake]:
                 yield Mistake(document.file, document.line(place), text)
 
 
-def twins(document: Document, tables: Tables) -> Iterator[Mistake]:
+def _twins(document: Document, tables: Tables) -> Iterator[Mistake]:
     """Targets that are told apart by case alone, which no catalog does."""
     met: dict[str, tuple[str, int]] = {}
     for i, entry in enumerate(tables.tables):
@@ -184,6 +185,29 @@ def contested(tables: Sequence[tuple[Document, Tables]]) -> Iterator[Mistake]:
                     f"one source feeds, since no order holds across sources; name another"
                 )
                 yield Mistake(document.file, document.line(at), text)
+
+
+def wrong_targets(
+    document: Document, tables: Tables, settings: Settings | None
+) -> Iterator[Mistake]:
+    """Targets of a tables file that are no names of their own; `settings` None: they are wrong."""
+    yield from _twins(document, tables)
+    if settings is not None:
+        yield from _with_schemas(document, tables, settings.schemas.gold)
+
+
+def _with_schemas(document: Document, tables: Tables, gold: str) -> Iterator[Mistake]:
+    """Targets written with gold's schema before them, which would become a part of their name."""
+    before = re.compile(rf"(?:.*\.)?{gold}\.", re.IGNORECASE | re.DOTALL)
+    for place, options in _options_of(tables):
+        found = before.match(options.target) if "target" in options.model_fields_set else None
+        if found is not None:
+            at = (*place, "target")
+            text = (
+                f"`{dotted(at)}`: expected the name of a table alone, got `{options.target}`: all "
+                f"targets are in the schema {gold}; write `{options.target[found.end() :]}`"
+            )
+            yield Mistake(document.file, document.line(at), text)
 
 
 def renamed_targets(tables: Tables) -> Iterator[str]:

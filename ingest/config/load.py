@@ -25,7 +25,7 @@ from ingest.config.checks import (
     shadowed,
     strangers,
     strays,
-    twins,
+    wrong_targets,
 )
 from ingest.config.masks import MaskSecret
 from ingest.config.mistakes import explain, shown
@@ -115,7 +115,7 @@ def load(
     mistakes += strangers(tables, sources)
     readable = [(document, part) for document, part in tables if part is not None]
     for document, part in readable:
-        mistakes += [*shadowed(document, part), *twins(document, part)]
+        mistakes += [*shadowed(document, part), *wrong_targets(document, part, settings)]
     mistakes += contested(readable)
     by_source = {part.source: (document, part) for document, part in readable}
     for document, source in sources:

@@ -60,6 +60,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
             yield place, f"`{what}`: expected {_EXPECTED[kind]}, got {got}{hint}"
         elif kind == "string_too_short":
             yield place, f"`{what}`: expected text, got none"
+        elif kind == "string_too_long":
+            most = context["max_length"]
+            yield place, f"`{what}`: expected at most {most} characters, got {len(given)}"
         elif kind == "string_pattern_mismatch":
             pattern = context["pattern"]
             yield place, f"`{what}`: expected a name like {pattern}, got {got}"

@@ -68,6 +68,15 @@ def said(text: str) -> PydanticCustomError:
     return PydanticCustomError("rule", "{text}", {"text": text})
 
 
+def each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuses a name that stands twice, letter by letter: topics and queues that differ in case are
+    two."""
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"`{name}` stands twice")
+    return names
+
+
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuses names that differ at most in case: columns are matched without it."""
     seen: set[str] = set()
@@ -91,6 +100,25 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def _within(number: int) -> int:
+    """Refuses what no column, and no option of Spark's, holds."""
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"expected a number below 2^63, got {number}")
+    return number
+
+
+def path_text(text: str) -> str:
+    """Refuses what is no path of this machine as it stands."""
+    if text.startswith("~"):
+        raise ValueError(
+            f"expected a path, got `{text}`: `~` is no home folder here; write the path in full, "
+            f"or ./{text} for a name that begins with it"
+        )
+    if "\0" in text or not text.strip():
+        raise ValueError("expected a path, got a text that is none")
+    return text
+
+
 def some(names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuses a list without any."""
     if not names:
@@ -110,7 +138,9 @@ def listed(names: Iterable[str]) -> str:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-Whole = Annotated[int, BeforeValidator(_whole)]
+PathText = Annotated[Text, AfterValidator(path_text)]
+"""The path of a file or folder, or a pattern of paths, or a URI."""
+Whole = Annotated[int, BeforeValidator(_whole), AfterValidator(_within)]
 Names = Annotated[tuple[Text, ...], AfterValidator(distinct)]
 SomeNames = Annotated[Names, AfterValidator(some)]
 OneOrMore = Annotated[SomeNames, BeforeValidator(one_or_more)]

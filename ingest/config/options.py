@@ -7,6 +7,7 @@ from typing import Any
 
 from ingest.addresses import after_login, wrong_address
 from ingest.config.mistakes import nearest, shown
+from ingest.config.model import path_text
 from ingest.config.sources import Source
 from ingest.wire.contract import Format, FormatOptions, Option
 
@@ -49,7 +50,9 @@ def option_value(option: Option, given: Any) -> Any:
         return str(given).lower() == "true"
     if option.kind == "number" and re.fullmatch(r"-?\d+", str(given)):
         return int(given)
-    if option.kind in ("text", "folder") and isinstance(given, str):
+    if option.kind == "folder" and isinstance(given, str):
+        return path_text(given) if given else given
+    if option.kind == "text" and isinstance(given, str):
         return given
     if option.kind == "URL" and isinstance(given, str):
         wrong = wrong_address(given) if given else ""

@@ -17,14 +17,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from ingest.config.alerts import Checks
 from ingest.config.masks import reference
 from ingest.config.mistakes import shown
-from ingest.config.model import Broken, ConfigModel, Text, Whole, listed
+from ingest.config.model import Broken, ConfigModel, PathText, Whole, listed
 from ingest.ddl.risks import PolicyRisk
 from ingest.errors import Mistake
+from ingest.names import LONGEST_TARGET
 
 DdlChoice = Literal["apply", "review", "ignore"]
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """How the name of something that is no path of this machine begins."""
-SchemaName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+SchemaName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=LONGEST_TARGET)
+]
 CatalogName = Annotated[str, StringConstraints(pattern=r"^[^\s./`]+$")]
 
 
@@ -112,10 +115,10 @@ class Settings(ConfigModel):
     Both are folders that this machine can open: files lie in them that Spark never sees.
     """
 
-    warehouse: Text = "warehouse"
+    warehouse: PathText = "warehouse"
     catalog: CatalogName | None = None
     schemas: Schemas = Schemas()
-    checkpoints: Text | None = None
+    checkpoints: PathText | None = None
     merge_threads: Annotated[Whole, Field(ge=1)] = 8
     mask_secret: Annotated[str, AfterValidator(reference)] | None = None
     ddl: DdlPolicy = DdlPolicy()

@@ -28,13 +28,16 @@ def _bound(value: Any) -> int | str | None:
         return value
     if isinstance(value, str) and value.isascii() and value.isdigit():
         return int(value)
-    if isinstance(value, str) and _SHARE.fullmatch(value):
-        return value
-    raise ValueError(f"expected a number of messages, or a share like 1%, got {shown(value)}")
+    share = isinstance(value, str) and _SHARE.fullmatch(value)
+    if share and Decimal(value.removesuffix("%")) <= 100:
+        return str(value)
+    raise ValueError(
+        f"expected a number of messages, or a share like 1%, 100% at most, got {shown(value)}"
+    )
 
 
 def _zone(text: str) -> str:
-    if re.fullmatch(r"[+-](0\d|1[0-8]):[0-5]\d", text):
+    if re.fullmatch(r"[+-]((0\d|1[0-7]):[0-5]\d|18:00)", text):
         return text
     try:
         zoneinfo.ZoneInfo(text)
@@ -62,7 +65,10 @@ def _source_type(text: str) -> str:
 TRANSPORTS = ("kafka", "rabbitmq", "rocketmq", "files")
 """The keys of a source that name a transport; each has a model in `ingest.config.transports`."""
 
-SourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+SourceName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=200)
+]
+"""Folders and files are called by it, with some more behind it."""
 TableName = Annotated[str, AfterValidator(table_name)]
 SourceType = Annotated[str, AfterValidator(_source_type)]
 

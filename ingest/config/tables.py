@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -170,6 +171,7 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
         )
     keys = {name.lower() for _, name in texts(options.get("keys"))}
     columns = options.get("columns")
+    yield from _without_order(options, columns if isinstance(columns, dict) else {})
     declared: set[str] = set()
     for name in columns if isinstance(columns, dict) else ():
         if name.lower() in declared:
@@ -200,6 +202,27 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
         )
     if shard.lower() in METADATA:
         yield ("shard_column",), f"`{shard}` is a column that gold adds; choose another", ""
+
+
+def _without_order(
+    options: Mapping[str, Any], columns: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Columns of `sequence_by` that are declared of a type without an exact order: as `conflicts`
+    has them."""
+    declared: dict[str, str] = {}
+    for name, given in columns.items():
+        with suppress(ValueError):
+            declared[str(name).lower()] = column_options(given).held or ""
+    given = options.get("sequence_by")
+    named = [((), given)] if isinstance(given, str) else [((i,), n) for i, n in texts(given)]
+    for at, column in named:
+        if declared.get(column.lower()):
+            # Few declare one, and it takes the modules of all queries.
+            from ingest.sql.sequence import without_order
+
+            text = without_order(declared[column.lower()])
+            if text:
+                yield ("sequence_by", *at), text, "columns"
 
 
 def _masks_that_leak(

@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from ingest.addresses import host_and_port
 from ingest.config.cadence import Duration
 from ingest.config.mistakes import nearest, shown
-from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole, listed, texts
+from ingest.config.model import (
+    Broken,
+    ConfigModel,
+    PathText,
+    Text,
+    Whole,
+    each_once,
+    listed,
+    some,
+    texts,
+)
 
 # Spark sets these itself and refuses a query that gives them (Spark, Structured Streaming + Kafka
 # Integration Guide, "Kafka Specific Configurations").
@@ -24,6 +34,12 @@ SET_BY_SPARK = {
     "kafka.key.deserializer": "keys are always read as bytes",
     "kafka.value.deserializer": "values are always read as bytes",
 }
+Item = TypeVar("Item")
+Listed = Annotated[tuple[Item, ...], AfterValidator(each_once), AfterValidator(some)]
+"""Names of a broker's, which it tells apart by case."""
+_KAFKA_TOPIC = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
+_ROCKETMQ_TOPIC = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
+_QUEUE_BYTES = 255
 _CLIENT_OPTION = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 
@@ -47,20 +63,60 @@ def _hosts(text: str) -> str:
     return text
 
 
+def _kafka_topic(name: str) -> str:
+    if not _KAFKA_TOPIC.fullmatch(name):
+        wanted = "expected the name of a topic, 1 to 249 of A-Z, a-z, 0-9, `.`, `_` and `-`"
+        raise ValueError(f"{wanted}, got `{name}`")
+    return name
+
+
+def _rocketmq_topic(name: str) -> str:
+    if not _ROCKETMQ_TOPIC.fullmatch(name):
+        wanted = "expected the name of a topic, of A-Z, a-z, 0-9, `_`, `-`, `%` and `|`"
+        raise ValueError(f"{wanted}, got `{name}`")
+    return name
+
+
+def _queue(name: str) -> str:
+    if len(name.encode()) > _QUEUE_BYTES:
+        raise ValueError(
+            f"expected the name of a queue, {_QUEUE_BYTES} bytes at most, got {len(name.encode())}"
+        )
+    return name
+
+
 def _offsets(text: str) -> str:
     if text in ("earliest", "latest"):
         return text
     wanted = 'expected earliest, latest or JSON like {"topic": {"0": 23}}'
-    try:
-        per_topic = json.loads(text)
-    except ValueError:
-        raise ValueError(f"{wanted}, got `{text}`") from None
-    if not isinstance(per_topic, dict) or not all(
+    per_topic = _json_value(text)
+    if not (isinstance(per_topic, dict) and per_topic) or not all(
         isinstance(offsets, dict) and all(type(offset) is int for offset in offsets.values())
         for offsets in per_topic.values()
     ):
         raise ValueError(f"{wanted}, got `{text}`")
+    json.loads(text, object_pairs_hook=_named_once)
+    for topic, offsets in per_topic.items():
+        if not offsets:
+            raise ValueError(f"expected an offset for each partition of `{topic}`, got none")
+        for partition, offset in offsets.items():
+            _check_offset(topic, partition, offset)
     return text
+
+
+def _check_offset(topic: str, partition: str, offset: int) -> None:
+    """Raise ValueError for an offset that no partition has. -1 and -2 are Kafka's own words."""
+    if not (partition.isascii() and partition.isdigit()):
+        wanted = "expected the number of a partition, like 0"
+        raise ValueError(f"`{partition}` in `{topic}`: {wanted}")
+    if not -2 <= offset < 2**63:
+        at, wanted = f"{offset} of partition {partition} of `{topic}`", "expected 0 or more"
+        raise ValueError(f"{at}: {wanted}, -1 for latest or -2 for earliest")
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    each_once(tuple(name for name, _ in pairs))
+    return dict(pairs)
 
 
 def _json_value(text: str) -> Any:
@@ -115,7 +171,7 @@ class Kafka(ConfigModel):
     `max_delay` is in seconds."""
 
     bootstrap_servers: Annotated[Text, AfterValidator(_servers)]
-    topics: SomeNames | None = None
+    topics: Listed[Annotated[Text, AfterValidator(_kafka_topic)]] | None = None
     topics_pattern: Annotated[Text, AfterValidator(_regex)] | None = None
     starting_offsets: Annotated[str, AfterValidator(_offsets)] = "earliest"
     lost: Literal["fail", "go_on"] = "fail"
@@ -170,13 +226,13 @@ class RocketMQ(ConfigModel):
     """Topics of one RocketMQ cluster, found by its name servers and read by queue offset."""
 
     name_servers: Annotated[Text, AfterValidator(_name_servers)]
-    topics: SomeNames
-    tags: SomeNames | None = None
+    topics: Listed[Annotated[Text, AfterValidator(_rocketmq_topic)]]
+    tags: Listed[Text] | None = None
     group: Text = "delta-cdc-ingest"
     access_key: Text | None = None
     secret_key: Annotated[Text | None, Field(repr=False)] = None
     tls: bool = False
-    ca_file: Text | None = None
+    ca_file: PathText | None = None
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     lost: Literal["fail", "go_on"] = "fail"
 
@@ -198,10 +254,10 @@ class Tls(ConfigModel):
     """How a server is known (`ca_file` None: whom the system trusts; `server_name` where its
     certificate has another than its address), and the certificate with which to answer it."""
 
-    ca_file: Text | None = None
+    ca_file: PathText | None = None
     server_name: Text | None = None
-    cert_file: Text | None = None
-    key_file: Text | None = None
+    cert_file: PathText | None = None
+    key_file: PathText | None = None
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
@@ -213,6 +269,9 @@ def _queue_offsets(value: Any) -> Any:
     if value in ("earliest", "latest"):
         return value
     if isinstance(value, dict) and value and all(type(at) is int for at in value.values()):
+        for at in value.values():
+            if not 0 <= at < 2**63:
+                raise ValueError(f"expected an offset of 0 or more, got {at}")
         return value
     wanted = "expected earliest, latest or a queue and an offset each, like {orders: 1200}"
     raise ValueError(f"{wanted}, got {shown(value)}")
@@ -227,7 +286,7 @@ class RabbitMQ(ConfigModel):
     password: Annotated[Text | None, Field(repr=False)] = None
     tls: Tls | None = None
     queue_type: Literal["stream", "classic", "quorum"] = "stream"
-    queues: SomeNames | None = None
+    queues: Listed[Annotated[Text, AfterValidator(_queue)]] | None = None
     super_stream: Text | None = None
     starting_offsets: Annotated[str | Mapping[str, int], BeforeValidator(_queue_offsets)] = (
         "earliest"
@@ -259,7 +318,7 @@ class RabbitMQ(ConfigModel):
 class Files(ConfigModel):
     """Immutable files under a glob; `path` is absolute once loaded, or a URI."""
 
-    path: Text
+    path: PathText
     framing: Literal[
         "lines", "whole", "length_prefixed", "avro_container", "hex_lines", "base64_lines", "kcat"
     ] = "lines"

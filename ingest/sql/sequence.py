@@ -40,9 +40,17 @@ def numbers(value: str, type_: str, zone: str | None) -> list[str]:
         return [f"unix_micros(CAST({wall} AS timestamp))"]
     if type_ == "string":
         return _of_text(value)
-    raise TableError(
-        f"sequence_by: expected a column of integers, decimals, times or text, got {type_}; give "
-        "it such a type in `columns`"
+    raise TableError(f"sequence_by: {without_order(type_)}")
+
+
+def without_order(type_: str) -> str:
+    """The sentence on a type without an exact order; empty where it has one."""
+    times_and_text = {"timestamp", "timestamp_ntz", "date", "string"}
+    if type_ in _INTEGERS | times_and_text or type_.startswith("decimal"):
+        return ""
+    return (
+        f"expected a column of integers, decimals, times or text, got {type_}; give it such a type "
+        "in `columns`"
     )
 
 

@@ -147,6 +147,23 @@ SOURCE_MISTAKES = [
     ("\n\nname\n", 1, "expected keys with values, got `name`"),
     ("name: shop\nfiles:\n  framing: lines\n", 2, "`files.path` is missing"),
     ("name: shop\nfiles:\n  path: x\n  order: modifed\n", 4, "got `modifed`; nearest: modified"),
+    (
+        "name: shop\nfiles: {path: ~/in/*.jsonl}\n",
+        2,
+        "`files.path`: expected a path, got `~/in/*.jsonl`: `~` is no home folder here",
+    ),
+    ('name: shop\nfiles: {path: "in\\0"}\n', 2, "expected a path, got a text that is none"),
+    ("name: shop\nfiles: {path: ' '}\n", 2, "expected a path, got a text that is none"),
+    (f"name: {'x' * 201}\nfiles: {{path: x}}\n", 1, "`name`: expected at most 200 characters, got"),
+    (
+        SHOP + f"epoch: {2**63}\n",
+        3,
+        "`epoch`: expected a number below 2^63, got 9223372036854775808",
+    ),
+    (SHOP + "time_zone: '+18:30'\n", 3, "like Asia/Shanghai or +08:00, got `+18:30`"),
+    (SHOP + "keys:\n  a.b.c.d: [id]\n", 4, "expected db.table or db.schema.table, got `a.b.c.d`"),
+    (SHOP + "columns:\n  a.b.c.d: {id: int}\n", 4, "or db.schema.table, got `a.b.c.d`"),
+    (SHOP + "rejects: {fail_above: 150%}\n", 3, "a share like 1%, 100% at most, got `150%`"),
 ]
 
 
@@ -212,6 +229,53 @@ def test_a_mistake_of_a_kafka_transport(conf: Conf, source: str, line: int, part
     assert part in text and "s3cret" not in text
 
 
+OFFSETS_MISTAKES = [
+    ('{"t": {"x": 1}}', "`x` in `t`: expected the number of a partition"),
+    ('{"t": {"0": -3}}', "-3 of partition 0 of `t`: expected 0 or more, -1 for latest or -2 for"),
+    (f'{{"t": {{"0": {2**63}}}}}', f"{2**63} of partition 0 of `t`: expected 0 or more"),
+    ('{"t": {}}', "expected an offset for each partition of `t`, got none"),
+    ("{}", "expected earliest, latest or JSON"),
+    ('{"t": {"0": 1, "0": 2}}', "`0` stands twice"),
+]
+
+
+@pytest.mark.parametrize(("offsets", "part"), OFFSETS_MISTAKES)
+def test_offsets_that_no_partition_has(conf: Conf, offsets: str, part: str) -> None:
+    [(line, text)] = one(conf, f"{KAFKA}  topics: [t]\n  starting_offsets: '{offsets}'\n")
+    assert line == 5
+    assert part in text
+
+
+@pytest.mark.parametrize(
+    ("transport", "part"),
+    [
+        ("kafka: {bootstrap_servers: 'h:1', topics: ['a,b']}", "expected the name of a topic"),
+        ("kafka: {bootstrap_servers: 'h:1', topics: [..]}", "expected the name of a topic"),
+        (f"kafka: {{bootstrap_servers: 'h:1', topics: [{'x' * 250}]}}", "1 to 249 of A-Z, a-z"),
+        ("kafka: {bootstrap_servers: 'h:1', topics: [a, A, a]}", "`a` stands twice"),
+        ("rocketmq: {name_servers: 'h:1', topics: [a.b]}", "expected the name of a topic"),
+        (
+            f"rabbitmq: {{servers: 'h:1', password: x, queues: [{'é' * 128}]}}",
+            "expected the name of a queue, 255 bytes at most",
+        ),
+        (
+            "rabbitmq: {servers: 'h:1', password: x, queues: [q], starting_offsets: {q: -1}}",
+            "expected an offset of 0 or more, got -1",
+        ),
+    ],
+)
+def test_a_topic_or_queue_that_cannot_be(conf: Conf, transport: str, part: str) -> None:
+    [(line, text)] = one(conf, f"name: shop\n{transport}\n")
+    assert line == 2
+    assert part in text
+
+
+def test_topics_that_only_case_tells_apart_are_two(conf: Conf) -> None:
+    source = "name: shop\nkafka: {bootstrap_servers: 'h:1', topics: [a, A]}\n"
+    [shop] = loaded(conf({"sources/shop.yml": source})).sources.values()
+    assert shop.kafka is not None and shop.kafka.topics == ("a", "A")
+
+
 def test_offsets_of_a_queue_that_is_not_read(conf: Conf) -> None:
     rabbitmq = "rabbitmq: {servers: 'h:1', password: x, queues: [q], starting_offsets: {p: 5}}\n"
     assert one(conf, f"name: s\n{rabbitmq}") == [
@@ -262,6 +326,31 @@ TABLES_MISTAKES = [
     (TABLES + "    form: a.b\n", 4, "`tables[0].form` is not a known key; "),
     (TABLES + "    target: '{table}_{database}'\n", 4, "got `{database}`"),
     (TABLES + "    target: _rejects\n", 4, "cannot be the name of a target"),
+    (
+        TABLES + "    target: gold.x\n",
+        4,
+        "`tables[0].target`: expected the name of a table alone, got `gold.x`: all targets are in "
+        "the schema gold; write `x`",
+    ),
+    (TABLES + "    target: main.Gold.{table}\n", 4, "in the schema gold; write `{table}`"),
+    (
+        f"source: shop\ndefaults: {{target: '{'x' * 256}{{table}}'}}\n",
+        2,
+        "`defaults.target`: expected at most 255 characters, got 256",
+    ),
+    (
+        TABLES + "    sequence_by: v\n    columns: {V: double}\n",
+        4,
+        "`tables[0].sequence_by`: expected a column of integers, decimals, times or text, got "
+        "double; give it such a type in `columns`",
+    ),
+    (
+        "source: shop\ndefaults:\n  columns: {v: BINARY}\n"
+        "tables:\n  - from: a\n    sequence_by: [w, v]\n",
+        6,
+        "`tables[0].sequence_by[1]`: expected a column of integers, decimals, times or text, got "
+        "binary",
+    ),
     (TABLES + "    target: ../../etc/x\n", 4, "expected the name of a table, not a path, got"),
     (
         "source: shop\ntables:\n  - from: [b.c, a.b]\n    deletes: soft\n  - from: a.*\n",
@@ -596,6 +685,24 @@ def test_retention_that_cannot_be(conf: Conf, line: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("warehouse: ~/lake", "`warehouse`: expected a path, got `~/lake`: `~` is no home folder"),
+        ("checkpoints: ~me", "got `~me`: `~` is no home folder here; write the path in full, or"),
+        ("warehouse: ' '", "`warehouse`: expected a path, got a text that is none"),
+        (f"merge_threads: {2**63}", "`merge_threads`: expected a number below 2^63"),
+        (f"schemas: {{gold: {'x' * 256}}}", "`schemas.gold`: expected at most 255 characters"),
+    ],
+)
+def test_a_setting_that_no_run_could_use(conf: Conf, line: str, said: str) -> None:
+    [mistake] = mistakes(conf({"sources/shop.yml": SHOP, "ingest.yml": f"\n{line}\n"}))
+    assert (mistake.file, mistake.line) == ("conf/ingest.yml", 2)
+    assert said in mistake.text
+    settings = loaded(conf({"ingest.yml": "warehouse: ./~/lake\n"})).settings
+    assert settings.warehouse.endswith("/~/lake")
+
+
+@pytest.mark.parametrize(
     ("line", "instead"),
     [
         ("warehouse: s3a://lake/w", "tables in an object store need a catalog: set `catalog` and"),
@@ -619,6 +726,15 @@ def test_progress_lies_where_this_machine_finds_it_again(
     volume = "catalog: shop\ncheckpoints: /Volumes/shop/ingest/checkpoints\n"
     settings = loaded(conf({"ingest.yml": volume})).settings
     assert settings.checkpoints == "/Volumes/shop/ingest/checkpoints"
+
+
+def test_a_target_is_named_without_its_schema_whatever_that_is_called(conf: Conf) -> None:
+    tables = "source: shop\ntables: [{from: a, target: Lake.x}]\n"
+    files = {"sources/shop.yml": SHOP, "tables/shop.yml": tables}
+    assert loaded(conf(files)).tables["shop"].tables[0].target == "Lake.x"
+    [mistake] = mistakes(conf({**files, "ingest.yml": "schemas: {gold: lake}\n"}))
+    assert (mistake.file, mistake.line) == ("conf/tables/shop.yml", 2)
+    assert mistake.text.endswith("all targets are in the schema lake; write `x`")
 
 
 def test_publishing_has_two_words(conf: Conf) -> None:

@@ -251,7 +251,8 @@ def history(
     *,
     verbose: bool,
 ) -> list[Shown]:
-    """The changes of a target: `columns` are its own, `fixed` says what the others are called."""
+    """The changes of a target: `columns` are its own, `fixed` says what the others are called. The
+    key that a change of the key gave up is shown where there is such a change."""
     own = [
         Shown(
             Column(name, Kind.COUNT if _numeric(rows, name) else Kind.TEXT, Where.FOLDED),
@@ -267,6 +268,7 @@ def history(
         _names(fixed["event_time"], rows),
         _names(fixed["tx_id"], rows, where=Where.LEFT_OUT),
         *own,
+        *([] if verbose else _given_up(rows, key=fixed["key"], before=fixed["key_before"])),
         _messages_of(fixed_names, verbose=verbose)._replace(
             column=Column("message", Kind.NAME if verbose else Kind.PATH, Where.LEFT_OUT)
         ),
@@ -274,6 +276,12 @@ def history(
     if verbose:
         shown += [_names(fixed[name], rows) for name in ("pos", "key", "key_before", "batch")]
     return shown
+
+
+def _given_up(rows: Sequence[Mapping[str, Any]], *, key: str, before: str) -> list[Shown]:
+    """The keys that rows had before changes of their key; no column where none changed."""
+    keys = ["" if row[before] == row[key] else cell(row[before]) for row in rows]
+    return [Shown(Column(before), keys)] if any(keys) else []
 
 
 def planned_sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:

@@ -340,8 +340,12 @@ def test_history_lets_the_users_columns_keep_their_names(project: Project) -> No
 def test_history_for_people_leaves_out_what_is_wide(project: Project) -> None:
     out = project.ingest("history", "shop_items").out
     first = out.splitlines()[0].split()
-    assert first == ["op", "event_time", "id", "name", "price", "message"]
+    # One change is of a key, and says which one it gave up.
+    assert first == ["op", "event_time", "id", "name", "price", "key_before", "message"]
     assert len(out.splitlines()) == 2 + 5 + 1
+    assert [line.count("id=") for line in out.splitlines()] == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert "id=1" in project.ingest("history", "shop_items", "--key", "id=9").out.splitlines()[4]
+    assert "key_before" not in project.ingest("history", "shop_items", "--key", "id=2").out
     first = project.ingest("history", "shop_items", "--verbose").out.splitlines()[0].split()
     assert first[-5:] == ["message", "pos", "key", "key_before", "batch"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
@@ -195,18 +195,23 @@ class Warehouse:
         """Create the table unless it exists."""
         if self.exists(layer, table):
             return
-        if self.local:
-            clear_failed_creation(self.folder(layer, table) / "_delta_log")
-        else:
-            assert self.settings.catalog is not None
-            schema = quoted(self.settings.catalog, self.schema(layer))
-            self.session.sql(definition.create_schema(schema))
-        pairs = [*([CHECKPOINTS] if self.local else []), *(properties or {}).items()]
+        pairs = [*self.prepare(layer, table).items(), *(properties or {}).items()]
         self.execute(
             definition.create_table(
                 self.name(layer, table), columns, partitioned_by=partitioned_by, properties=pairs
             )
         )
+
+    def prepare(self, layer: str, table: str) -> dict[str, str]:
+        """Make room for a table that is not there; the properties that it is to have here."""
+        if self.local:
+            clear_failed_creation(self._log(layer, table))
+            return dict([CHECKPOINTS])
+        assert self.settings.catalog is not None
+        self.session.sql(
+            definition.create_schema(quoted(self.settings.catalog, self.schema(layer)))
+        )
+        return {}
 
     def execute(self, statement: str) -> DataFrame:
         """Run a statement that changes a table, and give what it counted; who lost the lease on the
@@ -215,8 +220,12 @@ class Warehouse:
         return self.session.sql(statement)
 
     def drop(self, layer: str, table: str) -> None:
-        """Take a table away, if it is there, that nobody else uses."""
+        """Take a table away, if it is there, that nobody else uses. Its log goes first, by one
+        step: a part of it would be a table that nobody can read, nor take away."""
         if self.local:
+            log = self._log(layer, table)
+            with suppress(FileNotFoundError):
+                log.rename(log.with_name(f"_dropped_{uuid.uuid4().hex}"))
             shutil.rmtree(self.folder(layer, table), ignore_errors=True)
         else:
             self.execute(definition.drop("TABLE", self.name(layer, table)))

@@ -151,6 +151,28 @@ def test_what_only_spares_work_may_be_damaged(tmp_path: Path) -> None:
     assert _decoded_up_to(str(tmp_path)) == "\ufffd"
 
 
+def test_a_table_whose_drop_is_cut_short_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log without its first commit was a table that no command could read, reset or make."""
+    tables = tables_in(tmp_path)
+    log = tables.folder("gold", "shop_item") / "_delta_log"
+    for version in range(2):
+        write_whole(log / f"{version:020}.json", b"{}")
+
+    def cut(folder: Path, **_: Any) -> None:
+        next(folder.rglob(f"{0:020}.json")).unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", cut)
+    with pytest.raises(KeyboardInterrupt):
+        tables.drop("gold", "shop_item")
+    assert (tables.exists("gold", "shop_item"), tables.tables("gold")) == (False, [])
+    monkeypatch.undo()
+    tables.drop("gold", "shop_item")
+    assert not log.parent.exists()
+
+
 HOLDS = """
 import sys, time
 from pathlib import Path

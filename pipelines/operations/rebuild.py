@@ -51,7 +51,6 @@ from pipelines.targets.table import (
     check_contract,
     columns_of,
     contract_of,
-    create,
     replace_table,
 )
 
@@ -133,17 +132,14 @@ def _filled(
     gone: bool,
     changes: Sequence[Change],
 ) -> Filled:
-    """Write the rows, into the table as it is where that will do."""
+    """Write the rows, into the table as it is where that will do. One that is gone is made by the
+    same commit: without its rows it would pass for one that has all that was applied to it."""
     warehouse, target, contract = (
         reconstruction.warehouse,
         reconstruction.target,
         reconstruction.contract,
     )
-    if gone:
-        create(
-            warehouse, target, reconstruction.columns, contract=contract, soft=reconstruction.soft
-        )
-    if not changes:
+    if not (changes or gone):
         check_contract(warehouse, target, contract=contract)
         if reconstruction.soft:
             add_deletion_time(warehouse, target)

@@ -158,7 +158,8 @@ def replace_table(
     warehouse: Warehouse, target: str, rows: DataFrame, *, contract: TargetContract
 ) -> None:
     """Replace a target by `rows`, with their columns and types, as `create` makes one: by one
-    commit, so that readers see the old table or the new. Properties that others set stay."""
+    commit, so that readers see the old table or the new; one that is gone is none until it has all
+    its rows. Properties that others set stay."""
     ordinals = _key_ordinals(contract)
     columns = [
         F.col(quoted(name)).alias(name, metadata={"comment": f"key {ordinals[name.lower()]}"})
@@ -167,8 +168,11 @@ def replace_table(
         for name in rows.columns
     ]
     name = warehouse.name("gold", target)
-    shown = warehouse.session.sql(properties(name)).collect()
-    others = {row["key"]: row["value"] for row in shown if not row["key"].startswith(_DELTAS)}
+    if warehouse.exists("gold", target):
+        shown = warehouse.session.sql(properties(name)).collect()
+        others = {row["key"]: row["value"] for row in shown if not row["key"].startswith(_DELTAS)}
+    else:
+        others = warehouse.prepare("gold", target)
     writer = rows.select(columns).writeTo(name).using("delta")
     for key, value in {**others, **_PROPERTIES, _KEPT: _contract_json(contract)}.items():
         writer = writer.tableProperty(key, value)

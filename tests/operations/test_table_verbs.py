@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.gold import refold
 from tests.support.project import Answer, Project, canal, canal_ddl
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
@@ -365,6 +366,12 @@ def test_a_rebuilt_table_goes_on_from_there(
         assert (answer.code, said in " ".join(answer.err.split())) == (1, True), answer.err
     [_, stood] = project.ingest("status", "--json").records
     assert (stood["parked"], stood["rows"], said in stood["error"]) == (True, 0, True)
+    # A rebuild that is cut short leaves no empty table, which new changes would be applied to.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refold, "note_rewritten", lambda *_: 1 / 0)
+        assert project.ingest("rebuild", "shop_items").code == 1
+    answer = project.ingest("run")
+    assert (answer.code, said in " ".join(answer.err.split())) == (1, True), answer.err
     assert project.ingest("rebuild", "shop_items").code == 0
     assert [row["id"] for row in _gold(project, "shop_items")] == [3, 4, 9]
     [_, stood] = project.ingest("status", "--json").records

@@ -25,7 +25,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import orjson
 import pyarrow as pa
@@ -40,7 +40,7 @@ from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.stream import bronze_rows
 from pipelines.bronze.transport import Stop
 from pipelines.bronze.trimmed import trimmed
-from pipelines.platform.checkpoints import read_whole, write_whole
+from pipelines.platform.checkpoints import read_whole, spoilt_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 MOST_MESSAGES = 20_000
@@ -113,6 +113,16 @@ def _file_name(queue: str) -> str:
     return f"{name[: _NAME_LENGTH - len(digest) - 1]}-{digest}"
 
 
+class _Note(TypedDict):
+    """See Landing."""
+
+    next: int
+    held: list[str]
+    adding: list[str]
+    at: float
+    writer: str
+
+
 class Landing:
     """How the messages of one queue come into bronze, with the note on them and the file of those
     that are being appended.
@@ -130,13 +140,16 @@ class Landing:
         self._file = _file(warehouse, source, queue, ending="json")
         self._fetched = _file(warehouse, source, queue, ending="rows")
         then = "numbers go on behind bronze's, and what the server hands out again comes twice"
-        note = read_whole(self._file, dict[str, Any], source=source.name, then=then) or {}
-        self._at: float = note.get("at", 0.0)
+        note = read_whole(self._file, _Note, source=source.name, then=then)
+        if note is None:
+            following, writer = self._after_bronze(), uuid.uuid4().hex
+            note = _Note(next=following, held=[], adding=[], at=0.0, writer=writer)
+        self._at = note["at"]
         self._offered_again = time.time() - self._at >= REMEMBERED
-        self._writer: str = note.get("writer") or uuid.uuid4().hex
-        self._held = Counter[str](note.get("held", ()))
-        self._next: int = note["next"] if "next" in note else self._after_bronze()
-        self._adding: list[str] = note.get("adding", [])
+        self._writer = note["writer"]
+        self._held = Counter(note["held"])
+        self._next = note["next"]
+        self._adding = note["adding"]
         if self._adding and self._in_bronze(self._next):
             self._appended()
 
@@ -155,10 +168,13 @@ class Landing:
         if count:
             try:
                 batch = pa.ipc.open_file(self._fetched.read_bytes()).get_batch(0)
-            except (FileNotFoundError, pa.ArrowInvalid):
-                # Not kept whole, when the power failed: the queue hands it out again.
+            except FileNotFoundError:
+                # The queue hands it out again.
                 self._adding = []
                 count = 0
+            except (OSError, ValueError) as error:
+                then = "the queue hands its messages out again, unless a delivery limit was reached"
+                raise spoilt_note(self._source.name, self._fetched, error, then=then) from error
             else:
                 self._append(batch)
                 self._appended()
@@ -231,13 +247,13 @@ class Landing:
         self._warehouse.append(rows, "bronze", "messages", once=once)
 
     def _write(self) -> None:
-        note = {
-            "next": self._next,
-            "held": sorted(self._held.elements()),
-            "adding": self._adding,
-            "at": self._at,
-            "writer": self._writer,
-        }
+        note = _Note(
+            next=self._next,
+            held=sorted(self._held.elements()),
+            adding=self._adding,
+            at=self._at,
+            writer=self._writer,
+        )
         write_whole(self._file, orjson.dumps(note))
 
     def _in_bronze(self, offset: int) -> bool:

@@ -28,7 +28,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import orjson
 import pyarrow as pa
@@ -73,6 +73,17 @@ class Loss(NamedTuple):
         return f"{self.partition} lacks {self.span}"
 
 
+class _Note(TypedDict, total=False):
+    """See SourceOffsets; a loss as Loss has it, with its partition's topic and number."""
+
+    ids: dict[str, str]
+    pattern: str | None
+    unread: list[str]
+    epoch: int
+    begin: dict[str, dict[str, int]]
+    losses: list[tuple[str, int, int, int | None, int, bool]]
+
+
 class SourceOffsets:
     """Where the stream of a source stands in its topics.
 
@@ -88,8 +99,8 @@ class SourceOffsets:
         self._checkpoint = Path(checkpoint)
         self._file = self._checkpoint / _NOTE
         then = "the stream goes on; one that has no files of its own reads what Kafka has again"
-        noted = read_whole(self._file, dict[str, Any], source=source.name, then=then)
-        self._note: dict[str, Any] = noted or {}
+        noted = read_whole(self._file, _Note, source=source.name, then=then)
+        self._note = noted if noted is not None else _Note()
 
     def finish(self) -> None:
         """Does what a killed run has noted and not done."""
@@ -205,8 +216,8 @@ class SourceOffsets:
                 at = _EARLIEST if lost[partition].last is None else span.lowest
             begin.setdefault(partition.topic, {})[str(partition.number)] = at
         self._note["begin"] = begin
-        self._note["losses"] = [[*loss.partition, *loss[1:]] for loss in losses]
-        self._note |= self._about(held, read)
+        self._note["losses"] = [(*loss.partition, *loss[1:]) for loss in losses]
+        self._note.update(self._about(held, read))
         self._write()
         self._set_down()
 
@@ -246,16 +257,16 @@ class SourceOffsets:
         """Notes which topics those are that are read now."""
         about = self._about(held, read)
         if any(self._note.get(name) != value for name, value in about.items()):
-            self._note |= about
+            self._note.update(about)
             self._write()
 
-    def _about(self, held: Held, read: Mapping[Partition, int] | None) -> dict[str, object]:
-        return {
-            "ids": {**self._note.get("ids", {}), **held.ids},
-            "epoch": self._source.epoch,
-            "pattern": self._kafka.topics_pattern,
-            "unread": self._turned_up(held, read),
-        }
+    def _about(self, held: Held, read: Mapping[Partition, int] | None) -> _Note:
+        return _Note(
+            ids={**self._note.get("ids", {}), **held.ids},
+            epoch=self._source.epoch,
+            pattern=self._kafka.topics_pattern,
+            unread=self._turned_up(held, read),
+        )
 
     @property
     def _kafka(self) -> Kafka:
@@ -265,7 +276,8 @@ class SourceOffsets:
     def _set_down(self) -> None:
         """Does what is noted; each step can be done again."""
         losses = [
-            Loss(Partition(topic, number), *about) for topic, number, *about in self._note["losses"]
+            Loss(Partition(topic, number), first, last, epoch, recreated)
+            for topic, number, first, last, epoch, recreated in self._note["losses"]
         ]
         new = [loss for loss in losses if not self._in_bronze(loss)]
         if new:

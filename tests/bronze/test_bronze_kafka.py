@@ -400,7 +400,7 @@ def test_lost_messages_are_named_and_never_passed_over(
         # What a killed run leaves: the loss is noted and in bronze, the stream is not made anew.
         note = Path(tables.checkpoint("bronze", "shop"), "topics.json")
         noted = orjson.loads(note.read_bytes())
-        note.write_bytes(orjson.dumps({**noted, "losses": [[topic, 0, 2, 2, 0]]}))
+        note.write_bytes(orjson.dumps({**noted, "losses": [[topic, 0, 2, 2, 0, False]]}))
         produce(kafka, topic, [Record(b"4")])
         ingest_source(tables, going_on)
         more = [(0, 2, None, "2-2"), (0, 3, b"3", None), (0, 4, b"4", None)]

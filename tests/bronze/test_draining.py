@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.config.sources import Source
-from ingest.errors import PlatformError
+from ingest.errors import PlatformError, SourceError
 from ingest.files.record import Record
 from pipelines.bronze import draining, rabbitmq
 from pipelines.bronze.amqp.connection import Refused, Server, Unreachable
@@ -123,6 +124,13 @@ def test_a_queue_hands_out_nothing_while_bronze_cannot_be_written(
         with pytest.raises(OSError, match="Input/output error"):
             drain()
     assert queue.returned == 1
+    # They may be nowhere else: damaged, they are not taken for lost.
+    [kept] = tmp_path.rglob("*.rows")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-9])
+    with pytest.raises(SourceError, match=rf"^source shop: .* {re.escape(str(kept))} cannot be "):
+        drain()
+    kept.write_bytes(whole)
     works = True
     assert (drain(), bronze, queue.waiting) == (3, [7, 8, 9], [])
     # By a queue that threw them away, too.

@@ -117,7 +117,7 @@ NOTES: dict[str, Callable[[Warehouse, Source], object]] = {
 """What goes on from a note of bronze, or on whose a source is."""
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[[0]]", b"nan"])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[[0]]", b"nan", b'{"next":[],"ids":0}'])
 @pytest.mark.parametrize("name", list(NOTES))
 def test_a_damaged_note_of_bronze_is_not_taken_for_none(
     tmp_path: Path, name: str, content: bytes

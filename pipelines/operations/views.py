@@ -30,6 +30,7 @@ from ingest.sql.tables import definition
 from pipelines.gold.known_targets import KnownTarget, known_targets, target_called
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
+from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.mask_secret import offer_secret
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -199,7 +200,8 @@ def publish(warehouse: Warehouse) -> None:
         (layer, name.lower()) for layer in ("silver", "history") for name in warehouse.tables(layer)
     }
     noted = Path(warehouse.checkpoint("views.json"))
-    before = _noted(noted)
+    # View -> a fingerprint of its query, as it was created last.
+    before = read_note(noted)
     now = {}
     for (layer, name), query in wanted.items():
         full = warehouse.name(layer, name)
@@ -207,17 +209,7 @@ def publish(warehouse: Warehouse) -> None:
         if before.get(full) != now[full] or (layer, name.lower()) not in there:
             warehouse.session.sql(definition.create_view(full, query))
     if now != before:
-        noted.parent.mkdir(parents=True, exist_ok=True)
-        noted.write_text(json.dumps(now))
-
-
-def _noted(file: Path) -> dict[str, str]:
-    """View -> a fingerprint of its query, as it was created last."""
-    try:
-        found: dict[str, str] = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found
+        write_whole(noted, json.dumps(now).encode())
 
 
 def history_query(warehouse: Warehouse, target: str) -> str:

@@ -36,7 +36,9 @@ def tell(
     note = Path(warehouse.checkpoint("alerted.json"))
     names = "\n".join(sorted(f"{finding.check} {finding.on}" for finding in found))
     state = hashlib.sha256(names.encode()).hexdigest() if found else ""
-    if read_note(note).get("state", "") == state:
+    # A damaged note tells nobody what was told last.
+    told = read_note(note).get("state") if note.exists() else ""
+    if told == state:
         return None
     body = {
         "at": now().isoformat(),

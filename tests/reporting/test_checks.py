@@ -226,6 +226,10 @@ def test_who_is_told_is_told_once(
     codes[:] = [200]
     assert tell(two) is None and tell([]) is None
     assert got[-1]["text"] == "lake: every check passes" and got[-1]["failing"] == []
+    # A damaged note may be of what failed: who was told of that hears that it ended.
+    count = len(got)
+    (tmp_path / "alerted.json").write_bytes(b"{")
+    assert tell([]) is None and len(got) == count + 1
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,8 @@ T = TypeVar("T")
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _FEW = 50_000
 _LONGEST_NAME = 255
+_DROPPED = "_dropped_"
+"""Before what is left of the log of a table that was dropped."""
 LAYOUT, LAYOUT_PROPERTY = 1, "ingest.layout"
 """Of the tables, see `pipelines.platform.table_layout`: the number, and the property with it."""
 LAYOUT_NOTE = "layout.json"
@@ -205,6 +207,10 @@ class Warehouse:
     def prepare(self, layer: str, table: str) -> dict[str, str]:
         """Make room for a table that is not there; the properties that it is to have here."""
         if self.local:
+            folder = self.folder(layer, table)
+            if any(folder.glob(f"{_DROPPED}*")):
+                # Of a drop that was cut short: rows that nobody is to find.
+                shutil.rmtree(folder, ignore_errors=True)
             clear_failed_creation(self._log(layer, table))
             return dict([CHECKPOINTS])
         assert self.settings.catalog is not None
@@ -225,7 +231,7 @@ class Warehouse:
         if self.local:
             log = self._log(layer, table)
             with suppress(FileNotFoundError):
-                log.rename(log.with_name(f"_dropped_{uuid.uuid4().hex}"))
+                log.rename(log.with_name(f"{_DROPPED}{uuid.uuid4().hex}"))
             shutil.rmtree(self.folder(layer, table), ignore_errors=True)
         else:
             self.execute(definition.drop("TABLE", self.name(layer, table)))

@@ -40,6 +40,7 @@ Listed = Annotated[tuple[Item, ...], AfterValidator(each_once), AfterValidator(s
 _KAFKA_TOPIC = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _ROCKETMQ_TOPIC = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
 _QUEUE_BYTES = 255
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _CLIENT_OPTION = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 
@@ -166,6 +167,12 @@ ClientOptions = Annotated[
 ]
 
 
+def _unknown_protocol(option: str, given: Any) -> Iterator[Broken]:
+    if isinstance(given, str) and given.upper() not in _PROTOCOLS:
+        said = f"expected {listed(_PROTOCOLS)}, got {shown(given)}{nearest(given, _PROTOCOLS)}"
+        yield ("options", option), said
+
+
 class Kafka(ConfigModel):
     """Topics of one Kafka cluster. `options` reach the client as `kafka.…`, secrets included;
     `max_delay` is in seconds."""
@@ -203,6 +210,8 @@ class Kafka(ConfigModel):
                 yield ("options", option), "expected a Kafka client option like security.protocol"
             elif _full(option) != option and _full(option) in options:
                 yield ("options", option), "is given with and without the prefix kafka."
+            elif _full(option) == "kafka.security.protocol":
+                yield from _unknown_protocol(option, options[option])
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:

@@ -205,6 +205,11 @@ KAFKA_MISTAKES = [
     ),
     (KAFKA + "  topics: [t]\n  options:\n    a.b: [1]\n", 6, "expected text, got a list"),
     (
+        KAFKA + "  topics: [t]\n  options: {security.protocol: sasl-ssl}\n",
+        5,
+        "expected PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, got `sasl-ssl`; nearest: SASL_SSL",
+    ),
+    (
         "name: shop\nkafka:\n  topics: [t]\n  bootstrap_servers: h:1,other\n",
         4,
         "expected host:port, comma between several, got `other`",

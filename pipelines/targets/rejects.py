@@ -60,7 +60,7 @@ def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
 def left_aside(warehouse: Warehouse, source: str, target: str, *, shared: bool) -> str | None:
     """SQL of the rejects of changes that no fold has (`ingest.sql.rejects.rows`); None where there
     is none. `shared`: several source tables may claim one key of the target."""
-    found = [(code, "dismissed") for code in texts.MISFIT]
+    found = [(code, "dismissed") for code in texts.DISMISSIBLE]
     if shared:
         found += [(Code.SHARD_KEY_CONFLICT, status) for status in ("open", "dismissed")]
     if not any(

@@ -256,10 +256,14 @@ def test_what_had_no_key_waits_for_what_it_lacks_with_one(
 def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) -> None:
     a, b = "t_a", "t_b"
     moved = change(a, "u", 6, {"id": 1, "x": "moved"}) | {"before": {"id": 5, "x": "a"}}
+    baseless = change(a, "u", 8, {"id": 7, "x": "seven", "y": UNSENT})
     batches = [
         [change(a, "c", 1, {"id": 5, "x": "a"}), change(b, "c", 2, {"id": 1, "x": "b"})],
-        [moved],
-        [change(a, "u", 5, {"id": 5, "x": "late"})],
+        [moved, baseless],
+        [
+            change(a, "u", 5, {"id": 5, "x": "late"}),
+            change(a, "c", 7, {"id": 7, "x": "base", "y": "y"}),
+        ],
     ]
     lab = Lab.of(
         spark,
@@ -267,15 +271,19 @@ def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) ->
         "t",
         batches,
         **{"keys": ["id"], "from": ["merge.t_*"]},
-        columns={"id": "int", "x": "string"},
+        columns={"id": "int", "x": "string", "y": "string"},
     )
     lab.step(1)
     lab.step(2)
-    dismiss_all(lab.warehouse, source=None, code="shard_key_conflict", by="me", why="seen")
+    codes = ("shard_key_conflict", "no_base_image")
+    for code in codes:
+        dismiss_all(lab.warehouse, source=None, code=code, by="me", why="seen")
     assert lab.as_history("t")
     lab.step(3)
-    assert lab.values("t", "id", "x") == [(1, "b"), (5, "late")]
-    assert lab.as_history("t")
+    for _ in range(2):
+        assert lab.values("t", "id", "x") == [(1, "b"), (5, "late"), (7, "base")]
+        assert lab.aside("t") == [(code, "dismissed") for code in codes] and lab.as_history("t")
+        lab.remake("t")
 
 
 @pytest.mark.slow

@@ -20,6 +20,11 @@ MISFITS = "array<struct<column:string,expected:string,value:string>>"
 """Of a `type_mismatch` each column whose value did not fit, the type it was to have, the text."""
 MISFIT = (Code.TYPE_MISMATCH, Code.NULL_KEY)
 """What an event is set aside for when its values are typed."""
+_PLACELESS = (Code.NO_BASE_IMAGE, Code.ORDER_KEY_MISSING, Code.LATE_BEYOND_HORIZON)
+"""What an event is set aside for that has no place among those of its row, or no row."""
+DISMISSIBLE = (*MISFIT, *_PLACELESS)
+"""What no fold has once it is dismissed. A table that had no key is made of all its changes once it
+has one."""
 NO_MISFITS = f"CAST(NULL AS {MISFITS})"
 _SIZE = (
     "coalesce(octet_length(value), 0) + coalesce(octet_length(error), 0)"
@@ -88,10 +93,10 @@ def unresolved(rejects: str) -> str:
 
 
 def left_aside(rejects: str, *, source: str, target: str, shared: bool) -> str:
-    """The rejects, in the table `rejects`, of changes that no fold has, whether or not their values
-    fit by now: misfits that somebody dismissed and, where the target is `shared`, what is `claimed`
-    and was not resolved."""
-    either = f"status = 'dismissed' AND code IN ({sql_texts(code.value for code in MISFIT)})"
+    """The rejects, in the table `rejects`, of changes that no fold has, whether or not they have by
+    now what they lacked: those that somebody dismissed and, where the target is `shared`, what is
+    `claimed` and was not resolved."""
+    either = f"status = 'dismissed' AND code IN ({sql_texts(code.value for code in DISMISSIBLE)})"
     if shared:
         either = f"({either} OR status <> 'resolved' AND code = '{Code.SHARD_KEY_CONFLICT.value}')"
     return f"SELECT * FROM {rejects} WHERE {of_gold(source, target)} AND {either}"

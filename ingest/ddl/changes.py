@@ -16,7 +16,7 @@ import msgspec
 
 from ingest.ddl.model import Clause
 from ingest.names import lowered
-from ingest.position import Pos
+from ingest.position import PHASE, SNAPSHOT, Pos
 
 Fact = TypeVar("Fact")
 
@@ -246,7 +246,9 @@ def reaches(
     than as it stands."""
     if lowest is None or highest is None or not entries:
         return False
-    if any(highest > e.pos if e.hidden else lowest < e.pos for e in entries):
+    # A row of a snapshot stands below the places at which its table's columns may have changed.
+    snapshot = lowest[PHASE] == SNAPSHOT
+    if any(snapshot or highest > e.pos if e.hidden else lowest < e.pos for e in entries):
         return True
     filled = {default.column.lower() for default in defaults(entries) if default.until is None}
     return any(not filled <= lowered(image) for image in images)

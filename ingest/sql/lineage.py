@@ -28,7 +28,18 @@ from ingest.ddl.changes import (
     brings,
     defaults,
 )
-from ingest.position import Pos, pos_literal
+from ingest.position import (
+    EPOCH,
+    PHASE,
+    S1,
+    SNAPSHOT,
+    STREAM,
+    STREAMED,
+    Pos,
+    in_log,
+    pos_literal,
+    transport_part,
+)
 from ingest.sql.quoting import sql_text, sql_texts
 
 
@@ -114,6 +125,16 @@ def _apart(image: str) -> str:
     it does not know to be the same each time.
     """
     return f"IF(spark_partition_id() < 0, NULL, {image})"
+
+
+def read_at(pos: str, *, by_arrival: str) -> str:
+    """SQL of where in the log the columns were what a change has: a row of a snapshot, which stands
+    below all that was streamed, has those of the place at which it was read. At one place of the
+    source's log with a schema change it is from before it. `by_arrival`: SQL."""
+    epoch, source = f"slice({pos}, {EPOCH}, 1)", f"slice({pos}, {S1}, {STREAM - S1})"
+    transport = f"IF({by_arrival}, {transport_part(pos)}, array(0L, 0L, 0L, 0L))"
+    read = f"concat({epoch}, array({STREAMED}L), {source}, {transport})"
+    return f"IF(element_at({pos}, {PHASE}) = {SNAPSHOT}, {read}, {in_log(pos)})"
 
 
 def without_early(

@@ -19,7 +19,7 @@ from ingest.position import HALF, Pos, in_log, pos_literal, source_part
 from ingest.sql import casts
 from ingest.sql.casts import as_text
 from ingest.sql.delivery import origin
-from ingest.sql.lineage import translated, without_early
+from ingest.sql.lineage import read_at, translated, without_early
 from ingest.sql.masks import Masking, as_it_was, mask_of, masked
 from ingest.sql.metadata import renamed_in_gold
 from ingest.sql.quoting import sql_text, sql_texts
@@ -62,9 +62,9 @@ class Projection:
     zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
     images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
     column that tells which source table a row came from. `sequence`: the columns that order the
-    rows. `masks`: the target columns that have
-    something else in place of their values; what is read through `masked` has it.
-    `keeps_states`: the target shows every state of a row, not only the last.
+    rows. `masks`: the target columns that have something else in place of their values; what is
+    read through `masked` has it. `keeps_states`: the target shows every state of a row, not only
+    the last. `read_positions`: a row of a snapshot tells where in the log it was read.
     """
 
     keys: tuple[str, ...]
@@ -81,6 +81,15 @@ class Projection:
     sequence: tuple[OrderColumn, ...] = ()
     masks: Mapping[str, Masking] = field(default_factory=dict)
     keeps_states: bool = False
+    read_positions: bool = False
+
+    @property
+    def schema_pos(self) -> str:
+        """SQL of where a change stands among the schema changes. By `sequence_by`, the log's own
+        place comes last."""
+        if self.read_positions:
+            return read_at("pos", by_arrival=str(self.by_arrival).lower())
+        return in_log("pos") if self.sequence else "pos"
 
     @property
     def slots(self) -> dict[str, str]:
@@ -122,7 +131,7 @@ class Projection:
         added = added_with_default(self.lineage).get(name.lower())
         if added is None:
             return sent
-        early, default = f"{in_log('pos')} < {pos_literal(added.since)}", sql_text(added.text)
+        early, default = f"{self.schema_pos} < {pos_literal(added.since)}", sql_text(added.text)
         if name in self.masks:
             default = mask_of(default, self.masks[name], zone=self.zone)
         return f"coalesce({sent}, IF({early}, {default}, NULL))"
@@ -228,8 +237,7 @@ def as_today(projection: Projection, changes: str) -> str:
     """SQL of the changes (silver rows) as they read under today's columns, masked, without values
     that did not have to fit yet and do not: what overwrote them since fits. Where that state is
     shown too they stay, as misfits: without them it would have the value from before it."""
-    # By `sequence_by`, the log's own place comes last.
-    pos = in_log("pos") if projection.sequence else "pos"
+    pos = projection.schema_pos
     changes = translated(changes, projection.lineage, pos=pos)
     since = retypings(projection.lineage) if not projection.keeps_states else {}
     unfit = [

@@ -88,7 +88,8 @@ def sequence_position(projection: Projection) -> str:
     none."""
     listed, missing = [], ["op = 'truncate'"]
     for column in projection.sequence:
-        found = numbers(_value(column), column.type, projection.zone)
+        value = _value(column, pos=projection.schema_pos)
+        found = numbers(value, column.type, projection.zone)
         listed += found
         missing.append(f"({found[0]}) IS NULL")
     return (
@@ -97,10 +98,10 @@ def sequence_position(projection: Projection) -> str:
     )
 
 
-def _value(column: OrderColumn) -> str:
-    """SQL of the text by which a silver row, whose `pos` is its place in the log, is ordered."""
+def _value(column: OrderColumn, *, pos: str) -> str:
+    """SQL of the text by which a silver row is ordered; `pos`: its place among schema changes."""
     below = "".join(
-        f"WHEN pos < {pos_literal(pos)} THEN {_sent(names)} " for pos, names in column.earlier
+        f"WHEN {pos} < {pos_literal(until)} THEN {_sent(names)} " for until, names in column.earlier
     )
     now = _sent(column.spellings)
     return f"CASE {below}ELSE {now} END" if below else now

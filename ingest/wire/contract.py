@@ -203,6 +203,7 @@ class Format(NamedTuple):
     `untyped`: no message tells the types of its columns.
     `splits_updates`: an update may come as two messages, whose changes are joined in silver.
     `shards`: a large message may come in several.
+    `read_positions`: a row of a snapshot tells where in the log it was read.
     `tenants`: the extra value `tenant` says whose table it is that a change names.
     `dialect`: the SQL of its statements, where neither a message nor an option says it.
     `order` is what `order: auto` means, `log` names the log whose positions the format tells where
@@ -231,6 +232,7 @@ class Format(NamedTuple):
     untyped: bool = False
     splits_updates: bool = False
     shards: bool = False
+    read_positions: bool = False
     tenants: bool = False
     dialect: str | None = None
     log: str | None = None

@@ -21,6 +21,7 @@ from ingest.ddl.changes import Lineage, name_after, names_through, renamed
 from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
+from ingest.formats import FORMATS
 from ingest.names import SourceTable, declared_for, label_of, lowered
 from ingest.position import Pos, lowest_copies, pos_literal
 from ingest.sql.masks import Masking, as_it_is
@@ -483,6 +484,7 @@ def _projection_of(
         shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
         sequence=_sequence(feed, columns, images) if ordered else (),
         masks=_masks(config, route, columns, keys=keys, lineage=lineage),
+        read_positions=FORMATS[stats[-1].format].read_positions,
     )
     brought = {(name_after(entry.change),) for entry in lineage}
     return with_spellings(projection, sorted(images | brought | {own}))

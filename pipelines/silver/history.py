@@ -180,6 +180,8 @@ def _changes(
             masks=masks,
             zone=source.time_zone,
             renamed=renamed,
+            by_arrival=by_arrival(source),
+            read_positions=[name for name, format_ in FORMATS.items() if format_.read_positions],
         )
         for naming, some in alike.items()
     ]

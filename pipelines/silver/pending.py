@@ -201,7 +201,7 @@ def _may_change_key(warehouse: Warehouse, table: ProjectedStats) -> str:
         return _changes(warehouse, table.stats, table.names, renamed=renamed)
     where = projection.may_change_key
     changes = _changes(warehouse, table.stats, table.names, renamed=renamed, where=where)
-    return translated(changes, projection.lineage)
+    return translated(changes, projection.lineage, pos=projection.schema_pos)
 
 
 def with_sequence_positions(

@@ -49,7 +49,7 @@ from ingest.position import LENGTH, Pos, pos_literal
 from ingest.sql.fold.latest import latest
 from ingest.sql.lineage import translated
 from ingest.sql.masks import Masking
-from ingest.sql.projection import Projection, events
+from ingest.sql.projection import Projection, as_today, events
 from pipelines.platform.rows import records
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ if TYPE_CHECKING:
 
 def at(number: int) -> Pos:
     return (0, 1, number, *[0] * (LENGTH - 3))
+
+
+def read_in_snapshot(pos: Pos) -> Pos:
+    return (*pos[:1], 0, *pos[2:])
 
 
 STATEMENT = """ALTER TABLE t ADD COLUMN c int DEFAULT 7, DROP COLUMN d, RENAME COLUMN e TO f,
@@ -225,6 +229,8 @@ def test_events_that_are_read_otherwise(
     entries = (LineageEntry(at(9), AddColumn("c", "int", "1"), hidden),)
     assert reaches(entries, at(lowest), at(highest), images=[["id", "C"]]) is expected
     assert not reaches(entries, None, None, images=[["id"]])
+    read = read_in_snapshot(at(8))
+    assert reaches(entries, read, read, images=[["id", "C"]])
 
 
 def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> None:
@@ -472,6 +478,37 @@ def test_hundreds_of_changes_are_read_in_one_query(spark: SparkSession) -> None:
     got = {row["number"]: row for row in records(spark.sql(query))}
     for event in sent:
         assert got[event["number"]] == step_by_step(event, entries), event
+
+
+@pytest.mark.parametrize(
+    ("tells", "expected"),
+    [
+        (True, [{"a": "B", "b": "A"}] * 3 + [{"a": "A", "b": "B", "c": "C"}]),
+        (False, [{"a": "B", "b": "A"}] * 4),
+    ],
+)
+def test_a_row_of_a_snapshot_has_the_columns_of_when_it_was_read(
+    spark: SparkSession, tells: bool, expected: list[dict[str, str]]
+) -> None:
+    """An incremental one is read amid the stream, and stands below it."""
+    swap: list[ColumnChange] = [RenameColumn(*names) for names in ("a_", "ba", "_b")]
+    again = [DropColumn("c"), AddColumn("c", "string")]
+    places = [(*at(number)[:-1], 1) for number in range(7)]
+    projection = Projection(
+        keys=("id",),
+        columns={"id": "int", "a": "string", "b": "string", "c": "string"},
+        lineage=lineage([(places[3], change, False) for change in (*swap, *again)]),
+        read_positions=tells,
+    )
+    # A snapshot may be taken where a statement begins.
+    placed = [places[2], *(read_in_snapshot(places[number]) for number in (2, 3, 6))]
+    rows = ", ".join(f"({number}, {pos_literal(pos)})" for number, pos in enumerate(placed))
+    changes = f"""SELECT number, 'snapshot' AS op, pos, 'full' AS after_image,
+  CAST(NULL AS map<string,string>) AS before, map('a', 'A', 'b', 'B', 'c', 'C') AS after,
+  map('id', '1') AS key, CAST(NULL AS map<string,string>) AS key_before,
+  CAST(NULL AS array<string>) AS unavailable FROM VALUES {rows} AS t(number, pos)"""
+    found = records(spark.sql(as_today(projection, changes)))
+    assert [row["after"] for row in sorted(found, key=lambda row: row["number"])] == expected
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["silver's key", "another key"])

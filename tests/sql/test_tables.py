@@ -48,6 +48,8 @@ VIEW = view.of_source(
             masks={},
             zone="Asia/Shanghai",
             renamed=False,
+            by_arrival="true",
+            read_positions=["it's"],
         )
     ],
     by_arrival={"lab": "true"},

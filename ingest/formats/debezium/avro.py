@@ -208,6 +208,7 @@ FORMAT = Format(
     order="source",
     log="debezium",
     whole_rows=True,
+    read_positions=True,
     summary="Debezium in Avro with Confluent framing; schemas from a registry or from files",
     source="https://debezium.io/documentation/reference/3.6/configuration/avro.html (3.6.3.Final), "
     "https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/",

@@ -292,6 +292,7 @@ FORMAT = Format(
     order="source",
     log="debezium",
     whole_rows=True,
+    read_positions=True,
     summary="Debezium envelope as JSON, with or without schema; CloudCanal's envelope; flattened",
     source="https://debezium.io/documentation/reference/3.6/ (3.6.3.Final), "
     "https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type",

@@ -10,7 +10,7 @@ events and schema changes come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 import msgspec
@@ -125,6 +125,12 @@ def _apart(image: str) -> str:
     it does not know to be the same each time.
     """
     return f"IF(spark_partition_id() < 0, NULL, {image})"
+
+
+def schema_pos(formats: Iterable[str], *, by_arrival: str) -> str:
+    """SQL of where a silver row stands among the schema changes. `formats`: those whose snapshots
+    tell where in the log a row was read; `by_arrival`: SQL."""
+    return f"IF(format IN ({sql_texts(formats)}), {read_at('pos', by_arrival=by_arrival)}, pos)"
 
 
 def read_at(pos: str, *, by_arrival: str) -> str:

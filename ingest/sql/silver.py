@@ -23,9 +23,9 @@ def named(table: SourceTable) -> str:
     )
 
 
-def above_pos(pos: Pos) -> str:
-    """SQL that is true for rows above a position."""
-    return f"pos > {pos_literal(pos)}"
+def above_pos(pos: Pos, *, of: str = "pos") -> str:
+    """SQL that is true for rows above a position; `of`: SQL of where a row stands."""
+    return f"{of} > {pos_literal(pos)}"
 
 
 def below_pos(pos: Pos) -> str:

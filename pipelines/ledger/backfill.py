@@ -51,13 +51,16 @@ def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
 
     It has where a column begins anew from all of history, where names are taken over, or where
     events above the change were applied (the highest is at `applied`) while the column was not
-    there or had no default.
+    there or had no default. Rows of a snapshot that was read above it stand below: that they are
+    there shows in what waits for it.
     """
     if takes_over(entry.effects):
         return True
     if only(DropColumn, entry.proposed) and any(map(_keeps_values, entry.effects)):
         return True
-    if applied is None or (entry.pos is not None and applied < entry.pos):
+    if applied is None:
+        return False
+    if entry.pos is not None and applied < entry.pos and not entry.waiting_rows:
         return False
     if entry.recreates:
         # What came since waits for it.

@@ -26,6 +26,7 @@ from ingest.sql.silver import above_pos, named
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.history import schema_pos
 from pipelines.targets.table import columns_of
 
 _AT_ONCE = 50
@@ -38,8 +39,14 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
     known = list(entries)
     waiting = [entry for entry in known if entry.status in WAITING]
     counted = dict.fromkeys((entry.id for entry in waiting), 0)
+    sources = warehouse.config.sources
+
+    def held_back(entry: Entry) -> str | None:
+        source = sources.get(entry.table.source)
+        return _held_back(entry, schema_pos(source) if source is not None else "pos")
+
     for layer, table, where, condition in (
-        ("silver", "cdc", "kind = 'change'", _held_back),
+        ("silver", "cdc", "kind = 'change'", held_back),
         ("gold", "_rejects", "status = 'open'", _rejected_because_of),
     ):
         if warehouse.exists(layer, table):
@@ -80,8 +87,9 @@ def _counts(
     return counted
 
 
-def _held_back(entry: Entry) -> str | None:
-    """Which changes of silver hold what the entry brings."""
+def _held_back(entry: Entry, schema_pos: str) -> str | None:
+    """Which changes of silver hold what the entry brings; `schema_pos`: SQL of where each stands
+    among the schema changes."""
     table = entry.table
     brought, terms = [], []
     for effect in entry.effects:
@@ -104,7 +112,8 @@ def _held_back(entry: Entry) -> str | None:
             case _:
                 assert_never(effect)
     if brought:
-        where = above_pos(entry.pos) if entry.pos and entry.statement else "true"
+        since = entry.pos if entry.statement else None
+        where = above_pos(since, of=schema_pos) if since else "true"
         terms.append(f"({named(table)} AND {where} AND {sends(*map(source_name, brought))})")
     if not terms:
         return None

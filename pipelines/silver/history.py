@@ -12,6 +12,7 @@ from ingest.config.sources import Source
 from ingest.ddl.changes import Lineage, RenameColumn, ever_called
 from ingest.formats import FORMATS
 from ingest.names import SourceTable, lowered
+from ingest.sql import lineage
 from ingest.sql.history import view
 from ingest.sql.masks import Masking, as_it_is, as_it_was
 from ingest.sql.metadata import METADATA, gold_name, renamed_in_gold, source_name
@@ -180,11 +181,16 @@ def _changes(
             masks=masks,
             zone=source.time_zone,
             renamed=renamed,
-            by_arrival=by_arrival(source),
-            read_positions=[name for name, format_ in FORMATS.items() if format_.read_positions],
+            schema_pos=schema_pos(source),
         )
         for naming, some in alike.items()
     ]
+
+
+def schema_pos(source: Source) -> str:
+    """SQL of where a row of a source stands among the schema changes."""
+    formats = [name for name, format_ in FORMATS.items() if format_.read_positions]
+    return lineage.schema_pos(formats, by_arrival=by_arrival(source))
 
 
 def by_arrival(source: Source) -> str:

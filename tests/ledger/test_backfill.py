@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pipelines.ledger.entries import Entry
 TABLE = SourceTable("s", "shop", None, "crate")
 ADD = AddColumn("a", "int")
 WITH_DEFAULT = AddColumn("a", "int", "7")
+WIDER = AlterColumnType("a", "bigint", True)
 BELOW, ABOVE = (4,), (6,)
 
 
@@ -28,6 +30,10 @@ def change(*effects: Any, proposed: tuple[Any, ...] | None = None) -> Entry:
     [
         (change(ADD), None, False),
         (change(ADD), BELOW, False),
+        # Rows of a snapshot have it, which stand below all that was streamed.
+        (replace(change(ADD), waiting_rows=1), BELOW, True),
+        (replace(change(WITH_DEFAULT), waiting_rows=1), BELOW, True),
+        (replace(change(WIDER), waiting_rows=1), BELOW, False),
         (change(ADD), ABOVE, True),
         # The table has it already.
         (change(ADD, proposed=()), ABOVE, False),
@@ -36,7 +42,7 @@ def change(*effects: Any, proposed: tuple[Any, ...] | None = None) -> Entry:
         (change(DropColumn("a")), ABOVE, False),
         # It begins anew as another type, whatever was applied.
         (change(AlterColumnType("a", "int", False), proposed=(DropColumn("a"), ADD)), None, True),
-        (change(AlterColumnType("a", "bigint", True)), BELOW, False),
+        (change(WIDER), BELOW, False),
         (change(DropColumn("a"), RenameColumn("b", "a")), None, True),
         # What came since the table was made anew waits for it.
         (change(RecreateTable(), WITH_DEFAULT), ABOVE, False),

@@ -315,3 +315,32 @@ def test_what_must_wait_keeps_nothing_beside_it(project: Project) -> None:
     waiting = project.ingest("ddl", "list", "--json").records
     assert [e["status"] for e in waiting if e["table"] == "freed"] == ["pending", "pending"]
     assert project.ingest("ddl", "approve", rename, drop).code == 0
+
+
+def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its rows stand below the statement, and nothing that was streamed stands above it."""
+    project = Project(tmp_path, capsys.readouterr)
+    declared = "keys: {shop.t: [id]}\ncolumns: {shop.t: {id: int}}\n"
+    project.write("conf/sources/shop.yml", f"{SOURCE.replace('canal', 'debezium')}{declared}")
+    project.write("conf/tables/shop.yml", TABLES)
+
+    def sent(pos: int, snapshot: str = "false", **more: Any) -> dict[str, Any]:
+        place = {"file": "binlog.000007", "pos": pos, "row": 0, "ts_ms": T0 + pos}
+        source = {"connector": "mysql", "db": "shop", "table": "t", "snapshot": snapshot, **place}
+        return {"source": source, "ts_ms": T0 + pos, **more}
+
+    def row(**after: Any) -> dict[str, Any]:
+        return {"op": "r" if "c" in after else "c", "before": None, "after": after}
+
+    statement = {"databaseName": "shop", "ddl": ADD.format("t"), "tableChanges": []}
+    project.land("1.jsonl", [sent(10, **row(id=1)), sent(20, **statement)])
+    assert project.ingest("run").code == 0
+    project.land("2.jsonl", [sent(30, "incremental", **row(id=2, c=5))])
+    assert project.ingest("run").code == 0
+    waits = entry(project, "t")
+    assert (waits["status"], waits["waiting_rows"]) == ("pending", 1)
+    assert project.ingest("ddl", "approve", waits["id"]).code == 0
+    found = project.ingest("sql", "SELECT id, c FROM gold.shop_t ORDER BY id", "--json").records
+    assert found == [{"id": 1, "c": 7}, {"id": 2, "c": 5}]

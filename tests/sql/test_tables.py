@@ -11,6 +11,7 @@ from ingest.position import LENGTH, TOP
 from ingest.sql import pending, silver
 from ingest.sql.fold import late_keys, reconstruction, scd2, states, superseded
 from ingest.sql.history import compare, transactions, view
+from ingest.sql.lineage import schema_pos
 from ingest.sql.privacy import erasure, person
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import first_row, in_order, one_row, select
@@ -48,8 +49,7 @@ VIEW = view.of_source(
             masks={},
             zone="Asia/Shanghai",
             renamed=False,
-            by_arrival="true",
-            read_positions=["it's"],
+            schema_pos=schema_pos(["it's"], by_arrival="true"),
         )
     ],
     by_arrival={"lab": "true"},

@@ -19,7 +19,7 @@ from ingest.names import SourceTable, lowered
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import as_text, typed
 from ingest.sql.delivery import DELIVERY, origin, same
-from ingest.sql.lineage import read_at, translated
+from ingest.sql.lineage import translated
 from ingest.sql.masks import Masking, as_it_is, as_it_was, masked
 from ingest.sql.metadata import in_gold, source_name
 from ingest.sql.query import query, select, union_all
@@ -151,21 +151,18 @@ def changes_of(
     masks: Mapping[str, Masking],
     zone: str | None,
     renamed: bool,
-    by_arrival: str,
-    read_positions: Iterable[str],
+    schema_pos: str,
 ) -> str:
     """The changes of source tables with one `lineage` under today's names; what came is in
     `_sent_after` and so on. `renames`: all that the source told of, let in or not; `renamed`: some
-    columns have other names in gold. `by_arrival`: SQL that is true for rows that are ordered by
-    arrival; `read_positions`: the formats whose snapshots tell where in the log a row was read."""
+    columns have other names in gold. `schema_pos`: SQL of where a row stands among
+    the schema changes."""
     sent = ", ".join(f"{name} AS _sent_{name}" for name in IMAGES)
     changes = f"SELECT *, {sent} FROM {silver}\nWHERE kind = 'change' AND ({of_tables(tables)})"
     now = as_it_is(masks, lineage)
     sent_as = {source_name(name): mask for name, mask in as_it_was(now, renames).items()}
     changes = masked(changes, sent_as, zone=zone, maps=[f"_sent_{name}" for name in IMAGES])
-    read = read_at("pos", by_arrival=by_arrival)
-    pos = f"IF(format IN ({sql_texts(read_positions)}), {read}, pos)"
-    changes = translated(in_gold(changes) if renamed else changes, lineage, pos=pos)
+    changes = translated(in_gold(changes) if renamed else changes, lineage, pos=schema_pos)
     # Of tables with unlike lineages the columns come in other orders.
     names = (*FIRST, *LAST, *_TOLD, *(f"_sent_{name}" for name in IMAGES))
     return select(f"({masked(changes, now, zone=zone)})", columns=quoted_list(names))

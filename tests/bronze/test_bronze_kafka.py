@@ -311,8 +311,8 @@ def test_what_is_no_broker_is_one_sentence(
         ),
         (
             SourceError,
-            {"topics": ["b4"], "options": {"security.protocol": "SSH"}},
-            "Invalid value SSH",
+            {"topics": ["b4"], "options": {"client.dns.lookup": "anywhere"}},
+            "Invalid value anywhere",
         ),
         (
             PlatformError,

@@ -149,9 +149,15 @@ def test_two_projects_may_read_the_same(
             projects.take(two, "shop")
 
 
-def test_a_note_that_is_damaged_is_written_anew(project: Project, tmp_path: Path) -> None:
-    (tmp_path / "lake/projects").mkdir(parents=True)
-    (tmp_path / "lake/projects/shop.json").write_text("{")
+def test_a_note_that_is_damaged_is_written_anew_once_it_is_removed(
+    project: Project, tmp_path: Path
+) -> None:
+    note = tmp_path / "lake/projects/shop.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("{")
+    with pytest.raises(SourceError, match=r"projects/shop\.json cannot be read"):
+        projects.take(project("one"), "shop")
+    note.unlink()
     projects.take(project("one"), "shop")
     with pytest.raises(SourceError, match="got two"):
         projects.take(project("two"), "shop")

@@ -25,7 +25,12 @@ from ingest.errors import DecodeError
 from ingest.events import DECODED, Event, without_empty
 from ingest.files.record import ERROR_HEADER, framing_error, gap
 from ingest.formats import FORMATS
-from ingest.formats.detect import Recognised, advice_on_refused, recognised
+from ingest.formats.detect import (
+    Recognised,
+    advice_on_refused,
+    recognised,
+    recognised_if_any,
+)
 from ingest.identity import bytes_hash, change_hash
 from ingest.limits import Limits, check_columns, check_message
 from ingest.values.jsontext import compacted
@@ -107,10 +112,7 @@ class SourceDecoder:
             return self._known
         if not message.value or len(message.value) > self._limits.message_bytes:
             return None
-        try:
-            return recognised(message)
-        except Exception:
-            return None
+        return recognised_if_any(message)
 
     def rows(
         self,

@@ -184,6 +184,14 @@ def recognised(message: Message) -> Recognised:
     return _DETECTION.of(message)
 
 
+def recognised_if_any(message: Message) -> Recognised | None:
+    """The same; None where no format is recognised, or to tell it fails."""
+    try:
+        return recognised(message)
+    except Exception:
+        return None
+
+
 def advice_on_refused(message: Message, code: Code, name: str) -> str | None:
     """What to do about a message that the JSON format `name` refused, if it is not of that format;
     None where nothing tells."""
@@ -191,10 +199,7 @@ def advice_on_refused(message: Message, code: Code, name: str) -> str | None:
         return advice_on_bytes(message.value or b"", message.headers)
     if code not in (Code.UNKNOWN_OP, Code.BAD_SHAPE):
         return None
-    try:
-        other = recognised(message).name
-    except DecodeError:
+    other = recognised_if_any(message)
+    if other is None or other.name == name:
         return None
-    return (
-        f"it is recognised as {other}'s: if it is, set format: {other}" if other != name else None
-    )
+    return f"it is recognised as {other.name}'s: if it is, set format: {other.name}"

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from ingest.files.record import SCHEMA_HEADER
+from ingest.formats import detect
 from ingest.wire.contract import Message
 from tests.support.messages import reader_of
 from tests.support.wires import as_dicts
@@ -206,3 +207,17 @@ def test_no_format_is_named_for_a_message_of_the_one_that_is_read(name: str) -> 
     [row] = as_dicts(reader_of(name).rows(Message(sent, topic="t")))
     assert row["error_code"] == "unknown_op"
     assert "format:" not in row["error"]
+
+
+def test_a_message_is_set_aside_where_telling_its_format_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Advice is beside the point: what fails there is no reason to stop a stream."""
+
+    def fail(_: Message) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(detect, "recognised", fail)
+    sent = json.dumps(DELETE).encode()
+    [row] = as_dicts(reader_of("dms").rows(Message(sent, topic="t")))
+    assert (row["kind"], row["error_code"]) == ("reject", "bad_shape")

@@ -35,7 +35,7 @@ from pipelines.platform.checkpoints import (
     write_whole,
 )
 from pipelines.platform.leases import lease
-from pipelines.platform.session import NO_DICTIONARIES, having
+from pipelines.platform.session import NO_DICTIONARIES, SOME_DICTIONARIES, having
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
@@ -48,6 +48,9 @@ INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", 
 _BYTES_A_BATCH = "1g"
 _FEW_TABLES = 4
 _MOST_FILES = 32
+_NAMES = "db", "schema", "table"
+"""What gold looks for in silver's files."""
+_DICTIONARIES = NO_DICTIONARIES | {SOME_DICTIONARIES.format(column=c): "true" for c in _NAMES}
 _SAMPLE = 2_000
 _UP_TO = "decoded"
 _TABLES = "tables"
@@ -194,7 +197,7 @@ class _Batches:
         else:
             appended = self.last = self.last + 1
             rows = self._decoded(warehouse, batch, appended)
-            with having(warehouse.session, NO_DICTIONARIES):
+            with having(warehouse.session, _DICTIONARIES):
                 counts = _append(warehouse, rows, once=once, number=appended)
         self.written.append(counts)
         if self.source.splits_updates:
@@ -255,9 +258,7 @@ def _counts(warehouse: Warehouse, batch: int) -> Counts:
 def _clustered(rows: DataFrame, tables: int) -> DataFrame:
     """Rows of one table side by side, so that gold's read of one table skips the others' files."""
     files = min(max(2, tables // 8), _MOST_FILES)
-    return rows.repartition(files, "db", "schema", "table").sortWithinPartitions(
-        "db", "schema", "table"
-    )
+    return rows.repartition(files, *_NAMES).sortWithinPartitions(*_NAMES)
 
 
 def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:

@@ -35,7 +35,7 @@ from pipelines.platform.checkpoints import (
     write_whole,
 )
 from pipelines.platform.leases import lease
-from pipelines.platform.session import NO_DICTIONARIES, SOME_DICTIONARIES, having
+from pipelines.platform.session import NO_DICTIONARIES, ORDERED_BY, having
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
@@ -47,10 +47,13 @@ from pipelines.telemetry.activity import ChangeTimes
 INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
 _BYTES_A_BATCH = "1g"
 _FEW_TABLES = 4
+_TABLES_A_FILE = 32
 _MOST_FILES = 32
 _NAMES = "db", "schema", "table"
 """What gold looks for in silver's files."""
-_DICTIONARIES = NO_DICTIONARIES | {SOME_DICTIONARIES.format(column=c): "true" for c in _NAMES}
+_CLUSTERED = NO_DICTIONARIES | {
+    key.format(column=name): value for name in _NAMES for key, value in ORDERED_BY.items()
+}
 _SAMPLE = 2_000
 _UP_TO = "decoded"
 _TABLES = "tables"
@@ -182,6 +185,11 @@ class _Batches:
     stopped: Callable[[], bool]
     written: list[Counts] = field(default_factory=list)
 
+    @property
+    def clusters(self) -> bool:
+        """Whether the source has so many tables that rows of one stand side by side."""
+        return self.tables > _FEW_TABLES
+
     def append(self, batch: DataFrame, number: int) -> None:
         """Decode a micro-batch and append it, unless a killed run did; then join split updates."""
         if self.stopped():
@@ -197,7 +205,8 @@ class _Batches:
         else:
             appended = self.last = self.last + 1
             rows = self._decoded(warehouse, batch, appended)
-            with having(warehouse.session, _DICTIONARIES):
+            settings = _CLUSTERED if self.clusters else NO_DICTIONARIES
+            with having(warehouse.session, settings):
                 counts = _append(warehouse, rows, once=once, number=appended)
         self.written.append(counts)
         if self.source.splits_updates:
@@ -220,7 +229,7 @@ class _Batches:
         messages = placed(warehouse, self.source, batch.select(*INPUT), checkpoint=self.checkpoint)
         numbered = with_constant(_decode(self.source), "batch", pa.scalar(number, pa.int64()))
         rows = messages.mapInArrow(numbered, f"{SILVER_COLUMNS}, batch bigint")
-        return _clustered(rows, self.tables) if self.tables > _FEW_TABLES else rows
+        return _clustered(rows, self.tables) if self.clusters else rows
 
 
 def _decode(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -257,7 +266,7 @@ def _counts(warehouse: Warehouse, batch: int) -> Counts:
 
 def _clustered(rows: DataFrame, tables: int) -> DataFrame:
     """Rows of one table side by side, so that gold's read of one table skips the others' files."""
-    files = min(max(2, tables // 8), _MOST_FILES)
+    files = min(max(2, tables // _TABLES_A_FILE), _MOST_FILES)
     return rows.repartition(files, *_NAMES).sortWithinPartitions(*_NAMES)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from pyarrow.parquet import ParquetFile
 
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.reconstruction import as_applied
@@ -270,6 +271,17 @@ def test_spark_lets_go_of_the_queries_that_ran(finished: Finished) -> None:
     """Targets are merged side by side, some thousand queries in all: what the scheduler still holds
     of one it holds for ever, with its plans."""
     assert finished.held < 20
+
+
+def test_who_looks_for_one_table_in_silver_passes_over_files_that_lack_it(
+    finished: Finished,
+) -> None:
+    found = set[str]()
+    for file in finished.laboratory.warehouse.folder("silver", "cdc").rglob("*.parquet"):
+        group = ParquetFile(file).metadata.row_group(0)
+        columns = map(group.column, range(group.num_columns))
+        found |= {column.path_in_schema for column in columns if column.has_dictionary_page}
+    assert {"db", "table"} <= found <= {"db", "schema", "table"}
 
 
 def test_49_a_snapshot_after_the_stream_folds_only_what_a_delete_names(finished: Finished) -> None:

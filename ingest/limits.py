@@ -25,7 +25,7 @@ class Limits(NamedTuple):
     `message_bytes`: of a message as it came. `columns`: of one row image; the default is that of
     SQL Server's wide tables, the most of any database. `nesting`: how deep objects and arrays of a
     JSON message may stand in each other; None is as deep as the parser reads, some 900 levels.
-    `ddl_bytes`: of a statement; a longer one is kept, but not read. `unpacked_bytes`: of the
+    `ddl_bytes`: of a statement that changes or empties tables. `unpacked_bytes`: of the
     content of one packed file; None is a thousand times its size, and a gigabyte at least.
     """
 
@@ -57,9 +57,9 @@ def check_columns(event: Event, limits: Limits) -> None:
 
 
 def statement_too_large(statement: str, limits: Limits) -> DecodeError:
-    """The refusal of a message that cannot be applied without reading so long a statement."""
-    most = f"{limits.ddl_bytes} bytes of a statement that empties tables"
-    return _too_large("ddl_bytes", most, len(statement.encode()))
+    """The refusal of a message whose statement is too long."""
+    most = f"a statement of {limits.ddl_bytes} bytes"
+    return _too_large("ddl_bytes", most, len(statement.encode("utf-8", "surrogatepass")))
 
 
 def _too_large(key: str, most: str, got: int) -> DecodeError:

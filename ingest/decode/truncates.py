@@ -49,10 +49,14 @@ def truncates_by_table(
     """The events of a message in a format, their truncates one for each table that a statement
     empties.
 
-    Raises statement_dml where a statement changed rows: no image says which.
+    Raises statement_dml where a statement changed rows: no image says which; too_large where one
+    has too many bytes.
     """
     found: list[Event] = []
     for event in events:
+        stated = event.kind == "ddl" or event.op == "truncate"
+        if stated and event.ddl is not None and _larger(event.ddl, limits.ddl_bytes):
+            raise statement_too_large(event.ddl, limits)
         if event.ddl is not None and changes_rows(event.ddl):
             raise DecodeError(
                 Code.STATEMENT_DML,
@@ -61,13 +65,7 @@ def truncates_by_table(
             )
         if event.ddl is not None and event.dialect is None:
             event.dialect = declared.dialect(event, event.format or name)
-        if event.ddl is None or not _larger(event.ddl, limits.ddl_bytes):
-            found += truncated_tables(event, default=declared.table)
-            continue
-        if event.op == "truncate":
-            raise statement_too_large(event.ddl, limits)
-        event.warnings = [*(event.warnings or ()), Code.DDL_UNREAD.value]
-        found.append(event)
+        found += truncated_tables(event, default=declared.table)
     return found
 
 

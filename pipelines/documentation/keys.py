@@ -432,7 +432,7 @@ SOURCE: Mapping[str, Key] = {
     "limits.message_bytes": Key("Bytes of a message.", 16777216, 0),
     "limits.columns": Key("Columns of a row.", 1000, "many"),
     "limits.nesting": Key("Objects and arrays in each other.", 100, 0),
-    "limits.ddl_bytes": Key("Bytes of a statement that is read.", 65536, 0),
+    "limits.ddl_bytes": Key("Bytes of a statement.", 65536, 0),
     "limits.unpacked_bytes": Key("Bytes of one packed file, unpacked.", 10737418240, 0),
     "rejects": Key(
         "What is done about messages that are set aside.", {"fail_above": "1%"}, {"fail_abov": "1%"}

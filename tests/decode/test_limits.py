@@ -99,22 +99,29 @@ def test_deeper_than_the_parser_reads(name: str) -> None:
     assert code == "too_large" or name in ("ob_avro", "debezium_avro")
 
 
-def test_a_statement_too_long_to_be_read_is_kept() -> None:
+def test_a_statement_of_too_many_bytes() -> None:
     reader = reader_of("canal", limits={"ddl_bytes": 100})
     sent: dict[str, Any] = {"database": "farm", "table": "crop", "isDdl": True, "data": None}
     sent |= {"es": 1700000000000, "id": 1}
-    column = "c" * 80
-    altered = {**sent, "type": "ALTER", "sql": f"ALTER TABLE crop ADD {column} int, DROP truncate"}
-    [row] = reader.rows(Message(json.dumps(altered).encode()))
-    assert said([row]) == [("ddl", None, ["ddl_unread"])]
-    assert row[AT["ddl"]] == altered["sql"]
-    emptied = {**sent, "type": "TRUNCATE", "sql": "TRUNCATE TABLE crop" + " " * 100}
-    value = json.dumps(emptied).encode()
-    [row] = reader.rows(Message(value))
-    assert said([row]) == [("reject", "too_large", None)]
-    assert row[AT["value"]] == value
-    wanted = "expected at most 100 bytes of a statement that empties tables, got 119"
-    assert row[AT["error"]] == f"{wanted}; set limits.ddl_bytes of the source"
+    for word, sql in (
+        ("ALTER", f"ALTER TABLE crop ADD {'c' * 80} int, DROP truncate"),
+        ("TRUNCATE", "TRUNCATE TABLE crop" + " " * 100),
+        ("QUERY", "INSERT INTO crop VALUES (" + "1," * 50 + "1)"),
+    ):
+        value = json.dumps({**sent, "type": word, "sql": sql}).encode()
+        [row] = reader.rows(Message(value))
+        assert said([row]) == [("reject", "too_large", None)]
+        assert row[AT["value"]] == value
+        wanted = f"expected at most a statement of 100 bytes, got {len(sql)}"
+        assert row[AT["error"]] == f"{wanted}; set limits.ddl_bytes of the source"
+
+
+def test_the_text_that_a_row_changed_by_is_no_statement_of_a_table() -> None:
+    """A QUERY beside its rows says by which SQL they were changed; nothing reads it."""
+    reader = reader_of("canal", limits={"ddl_bytes": 10})
+    query = {"database": "farm", "type": "QUERY", "isDdl": False, "es": 1, "id": 1, "data": None}
+    value = json.dumps({**query, "sql": "/* a long remark */ select 1"}).encode()
+    assert said(reader.rows(Message(value))) == [("control", None, ["ts_unit_inferred"])]
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -248,7 +255,6 @@ def test_a_statement_is_measured_in_bytes() -> None:
     sql = "ALTER TABLE t ADD a int COMMENT '\u5c0f\u9ea6'"
     message = {"type": "ALTER", "database": "d", "table": "t", "es": 1, "isDdl": True, "sql": sql}
     value = Message(json.dumps(message).encode())
-    for most, warnings in ((len(sql), ["ddl_unread"]), (len(sql.encode()), None)):
+    for most, code in ((len(sql), "too_large"), (len(sql.encode()), None)):
         rows = reader_of("canal", limits={"ddl_bytes": most}).rows(value)
-        found = rows[-1][AT["warnings"]] or []
-        assert [word for word in found if word == "ddl_unread"] == (warnings or [])
+        assert rows[-1][AT["error_code"]] == code

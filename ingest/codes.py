@@ -47,7 +47,7 @@ class Code(StrEnum):
     STATEMENT_DML = "statement_dml", "error", "rows changed by a statement, without images of them"
     DECODER_FAILED = "decoder_failed", "error", "the decoder failed on it: a defect, please report"
     TOO_LARGE = "too_large", "error", "larger than one of the source's limits; raise it and replay"
-    EMPTY_VALUE = "empty_value", "error", "an empty value where the format has no tombstone"
+    EMPTY_VALUE = "empty_value", "error", "an empty value that is a delete, without a key"
     ORDER_KEY_MISSING = (
         "order_key_missing",
         "error",
@@ -122,7 +122,6 @@ class Code(StrEnum):
     )
     BEFORE_ON_INSERT = "before_on_insert", "warning", "an insert brought a before image; dropped"
     DDL_TEXT_MISSING = "ddl_text_missing", "warning", "a schema change without its statement"
-    DDL_UNREAD = "ddl_unread", "warning", "a statement above limits.ddl_bytes: kept, but not read"
     DDL_FLAG = (
         "ddl_flag",
         "warning",

@@ -90,8 +90,10 @@ CURES: Mapping[Code, Cure] = {
         "Raise the limit that the error names, then replay.",
     ),
     Code.EMPTY_VALUE: Cure(
-        "A message without a value, in a format that has none such.",
-        "As a rule a tombstone of a compacted topic: dismiss it, or set the format's `tombstone`.",
+        "A message without a value is a delete here, by `tombstone: delete` or by its headers, and "
+        "it has no key that says of which row.",
+        "Let the producer send keys; take `tombstone: delete` away where such messages delete "
+        "nothing, then replay.",
     ),
     Code.ORDER_KEY_MISSING: Cure(
         "The source is ordered by its log, or the table by `sequence_by`, and the message has no "
@@ -229,10 +231,6 @@ CURES: Mapping[Code, Cure] = {
     Code.DDL_TEXT_MISSING: Cure(
         "The producer sends schema changes without the statement.",
         "Nothing: new columns are found in the data.",
-    ),
-    Code.DDL_UNREAD: Cure(
-        "The statement is longer than `limits.ddl_bytes`.",
-        "Read it with `ingest ddl show ID` and decide, or raise the limit.",
     ),
     Code.DDL_FLAG: Cure("`isDdl` and the statement contradict each other.", "Nothing."),
     Code.UNKNOWN_VERSION: Cure(

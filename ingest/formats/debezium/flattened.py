@@ -151,11 +151,18 @@ class Flattened:
 
     def tombstone(self, message: Message, warnings: list[str]) -> Event:
         """A null value: the delete of the message key's row where the headers say so, and always
-        with `tombstone: delete`."""
+        with `tombstone: delete`. Raises empty_value where no key says of which."""
         inside, process = self._envelope({}, message)
         told = OPS.get(str(inside.get("op"))) == "delete"
-        if not (self._deletes or told) or not message.key:
+        if not (self._deletes or told):
             return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
+        if not message.key:
+            why = "its headers say so" if told else "options.tombstone is delete"
+            raise DecodeError(
+                Code.EMPTY_VALUE,
+                f"expected the key of the row that a message without a value deletes ({why}), got "
+                "none",
+            )
         said = str(inside["op"]) if told else "tombstone"
         heading = self._heading(
             "delete", said, inside, process=process, message=message, warnings=warnings

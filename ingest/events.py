@@ -26,6 +26,9 @@ OPS = {
 }
 KIND_OF = {op: kind for kind, ops in OPS.items() if kind != "fragment" for op in ops}
 IMAGES = ("full", "partial", "key")
+COMMITS = {"commit": "true"}
+"""What `extra` has of a change that is the last of its transaction, where no message of its own
+tells the end."""
 
 
 class ColumnType(NamedTuple):
@@ -160,7 +163,9 @@ SILVER: tuple[SilverColumn, ...] = (
     SilverColumn("sent_time", "timestamp", "when the producer sent it, UTC"),
     SilverColumn("tx_id", "string", "transaction, as the source names it"),
     SilverColumn(
-        "extra", _MAP, "what else the producer says of the change: tenant, logical names, tags, …"
+        "extra",
+        _MAP,
+        "what else the producer says of the change: tenant, logical names, tags, commit, …",
     ),
     SilverColumn("schema_id", "string", "fingerprint of the column types, see kind schema"),
     SilverColumn(

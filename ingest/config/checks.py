@@ -219,7 +219,33 @@ def renamed_targets(tables: Tables) -> Iterator[str]:
             yield f"source {tables.source}: the target `{literal}` is called {name}"
 
 
-def hidden_keys(
+def at_odds(
+    sources: Parts, tables: Mapping[str, tuple[Document, Tables]], formats: Mapping[str, Format]
+) -> Iterator[Mistake]:
+    """What a source's file and its tables file, `tables` by source, say that does not go
+    together."""
+    for document, source in sources:
+        if isinstance(source, Source) and source.name in tables:
+            yield from _hidden_keys(document, source, tables[source.name])
+            yield from _endless(source, *tables[source.name], formats=formats)
+
+
+def _endless(
+    source: Source, document: Document, part: Tables, *, formats: Mapping[str, Format]
+) -> Iterator[Mistake]:
+    """Whole transactions that are asked for of a format that does not tell their ends."""
+    format_ = formats.get(source.format)
+    if part.publish == "transaction" and format_ is not None and not format_.ends:
+        told = ", ".join(name for name, other in formats.items() if other.ends)
+        text = (
+            f"`publish`: expected event for the source {source.name}, got `transaction`: messages "
+            f"of the format {source.format} do not tell where a transaction ends, so gold would "
+            f"wait for ever for each that they name; those of {told} may"
+        )
+        yield Mistake(document.file, document.line(("publish",)), text)
+
+
+def _hidden_keys(
     document: Document, source: Source, tables: tuple[Document, Tables]
 ) -> Iterator[Mistake]:
     """Key columns that the source's YAML names and the tables file excludes, or masks so that they

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ingest.config.checks import (
+    at_odds,
     contested,
     format_mistakes,
-    hidden_keys,
     masks_secret,
     same,
     shadowed,
@@ -118,9 +118,7 @@ def load(
         mistakes += [*shadowed(document, part), *wrong_targets(document, part, settings)]
     mistakes += contested(readable)
     by_source = {part.source: (document, part) for document, part in readable}
-    for document, source in sources:
-        if source is not None and source.name in by_source:
-            mistakes += hidden_keys(document, source, by_source[source.name])
+    mistakes += at_odds(sources, by_source, formats)
     secret = None
     if settings is not None:
         secret, wrong = masks_secret(settings, tables, root=root, environ=environ)

@@ -17,7 +17,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, ColumnType, Event, Row
+from ingest.events import COMMITS, KIND_OF, ColumnType, Event, Row
 from ingest.formats.ticdc.tso import micros_of_tso
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import nested, one_after_the_other, parse, parse_part
@@ -164,6 +164,7 @@ def _event(envelope: _Envelope, op: str, options: FormatOptions, *, warnings: li
         scn=envelope.position or None,
         event_time=happened,
         tx_id=text_of(envelope.xid),
+        extra=COMMITS if envelope.commit and envelope.xid is not None else None,
         order=order,
         snapshot=op == "snapshot",
         # Without a number in its transaction nothing tells a row from another of it; the last has
@@ -285,6 +286,7 @@ FORMAT = Format(
     "{order_key: transaction} or order: arrival",
     recognise=_recognise,
     untyped=True,
+    ends="the row with commit: true, which Maxwell sends with output_commit_info=true, its default",
     dialect="mysql",
     options={
         "order_key": Option(

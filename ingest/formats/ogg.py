@@ -21,7 +21,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import Event, Row
+from ingest.events import COMMITS, Event, Row
 from ingest.values import jsontext
 from ingest.values.source_types import spark_type
 from ingest.wire.clock import Clock, epoch_micros
@@ -44,6 +44,7 @@ from ingest.wire.typed_rows import TableRows, TypedRows
 
 _OPS = ("insert", "update", "delete", "truncate")
 _DIGITS = 10**10
+_LAST = ("E", "W")
 _PART = re.compile(r'"((?:[^"]|"")*+)"|([^."]++)')
 _NONE = msgspec.Raw(b"")
 
@@ -58,6 +59,7 @@ class _Envelope(msgspec.Struct, gc=False):
     row_id: Any = None
     username: Any = None
     xid: Scalar | float = None
+    txind: Any = None
     primary_keys: tuple[str, ...] | None = None
     tokens: dict[str, Any] | None = None
     before: msgspec.Raw = _NONE
@@ -115,6 +117,7 @@ def decoder(options: FormatOptions) -> Decoder:
             event_time=_happened(envelope.op_ts, clock, warnings),
             sent_time=_sent(envelope.current_ts, clock, warnings),
             tx_id=_transaction(envelope.xid, rows) or _named_by(tokens),
+            extra=COMMITS if _commits(envelope, op) else None,
             types=rows.types,
             warnings=warnings,
         )
@@ -243,6 +246,8 @@ FORMAT = Format(
     ordered="by pos, the position in the trail",
     flat=True,
     untyped=True,
+    ends="the operation whose metacolumn txind is E or W (${txind} in metaColumnsTemplate), of the "
+    "formatter json",
     recognise=_recognise,
     envelope=("tokens", "payload", "payload.tokens"),
     options={
@@ -431,3 +436,11 @@ def _spaced(convert: Convert) -> Convert:
         return convert(text, warnings)
 
     return of
+
+
+def _commits(envelope: _Envelope, op: str) -> bool:
+    """Whether an operation is the last of its transaction: the end, or whole by itself. Beside the
+    columns of a row `txind` may be one of them."""
+    images = (envelope.before, envelope.after)
+    of_operation = op == "truncate" or any(bytes(image)[:1] == b"{" for image in images)
+    return of_operation and envelope.txind in _LAST

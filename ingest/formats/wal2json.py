@@ -19,7 +19,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event, Row
+from ingest.events import COMMITS, KIND_OF, Event, Row
 from ingest.names import declared_for, lowered
 from ingest.values import canonical, jsontext
 from ingest.values.source_types import bits_type, parse_type, spark_type
@@ -367,15 +367,17 @@ def decoder(options: FormatOptions) -> Decoder:
     return decode
 
 
-def _transaction(shared: Event, sent: _Tuple, rows: Rows) -> Iterator[Event]:
-    """The changes of a message of version 1; its commit where it has none."""
+def _transaction(shared: Event, sent: _Tuple, rows: Rows) -> list[Event]:
+    """The changes of a message of version 1, which is a transaction; its commit where it has
+    none."""
     text = bytes(sent.change)
     if not text:
         raise DecodeError(Code.UNKNOWN_OP, "expected an action or an array change, got neither")
     changes = jsontext.parse(text, _CHANGES.decode, [])
     if not changes:
         shared.op_raw = "change"
-        yield shared
+        return [shared]
+    found = []
     for change in changes:
         op = _named(_KINDS, change.kind, "kind")
         event = Event(
@@ -396,7 +398,11 @@ def _transaction(shared: Event, sent: _Tuple, rows: Rows) -> Iterator[Event]:
         else:
             old = change.oldkeys
             refuse_rows(change.kind, change.columnvalues, old and old.keyvalues)
-        yield event
+        found.append(event)
+    last = next((event for event in reversed(found) if event.kind == "change"), None)
+    if last is not None and last.tx_id is not None:
+        last.extra = COMMITS
+    return found
 
 
 def _unzipped(change: _Change) -> Change:
@@ -497,6 +503,8 @@ FORMAT = Format(
     ordered="by lsn (version 2) or nextlsn (version 1) of include-lsn; a source without them needs "
     "order: arrival",
     recognise=_recognise,
+    ends="the record C of include-transaction=true, its default (version 2), or the end of the "
+    "message (version 1)",
     dialect="postgres",
     envelope=("change", "change.oldkeys", "change.pk", "columns", "identity", "pk"),
     options={

@@ -203,6 +203,7 @@ class Format(NamedTuple):
     `untyped`: no message tells the types of its columns.
     `splits_updates`: an update may come as two messages, whose changes are joined in silver.
     `shards`: a large message may come in several.
+    `ends`: what of its messages tells the end of a transaction that they name; empty: nothing does.
     `read_positions`: a row of a snapshot tells where in the log it was read.
     `tenants`: the extra value `tenant` says whose table it is that a change names.
     `dialect`: the SQL of its statements, where neither a message nor an option says it.
@@ -232,6 +233,7 @@ class Format(NamedTuple):
     untyped: bool = False
     splits_updates: bool = False
     shards: bool = False
+    ends: str = ""
     read_positions: bool = False
     tenants: bool = False
     dialect: str | None = None

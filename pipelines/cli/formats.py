@@ -36,6 +36,7 @@ def described(name: str) -> dict[str, Any]:
         "recognised": format_.recognised,
         "ordered": format_.ordered,
         "order": format_.order,
+        "ends": format_.ends or None,
         "options": {
             key: {
                 "kind": option.kind,
@@ -75,6 +76,9 @@ def for_people(description: dict[str, Any]) -> dict[str, str]:
     return {
         **plain,
         "order: auto": description["order"],
+        "transactions": f"end with {description['ends']}"
+        if description["ends"]
+        else "no message tells their ends",
         "options": "\n".join(options) or "none",
         "cannot carry": "\n".join(cannot) or "nothing is missing",
         "losses": "\n".join(losses) or "none: values arrive as the source had them",

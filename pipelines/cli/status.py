@@ -66,6 +66,7 @@ def _look(call: Invocation) -> Status:
     from pipelines.operations.run import what_may_be_wrong
     from pipelines.operations.status import gap_notes, source_rows, table_rows
     from pipelines.platform.failures import described_of
+    from pipelines.silver.transactions import waiting
 
     warehouse = call.warehouse
     said: list[str] = []
@@ -89,6 +90,7 @@ def _look(call: Invocation) -> Status:
             *said,
             *rejected,
             *gap_notes(warehouse),
+            *waiting(warehouse, names),
             *unmatched(warehouse, names),
             *untyped(warehouse, names),
         ],

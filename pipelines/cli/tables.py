@@ -97,8 +97,15 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
         moment = _moment("--pos", at_pos, pos or "")
     target = _target(call, table)
     from pipelines.gold.reconstruction import as_of, otherwise_since
+    from pipelines.silver.transactions import unpublished
 
     warehouse = call.warehouse
+    waits = unpublished(warehouse, target.source, until=moment.until)
+    if waits is not None:
+        call.console.say(
+            f"source {target.source}: what is shown goes beyond what gold publishes, which waits "
+            f"for the rest of {waits}"
+        )
     with as_of(warehouse, target, moment) as reconstruction:
         for text in otherwise_since(reconstruction, moment):
             call.console.say(f"since then {text}; `ingest history {target.name}` has it as sent")

@@ -39,14 +39,16 @@ def overview() -> str:
 
 
 def facts(name: str) -> str:
-    """How messages are recognised and ordered."""
+    """How messages are recognised and ordered, and what ends their transactions."""
     format_ = FORMATS[name]
+    ends = f" end with {_text(format_.ends)}" if format_.ends else ": no message tells their ends"
     log = "" if format_.order == "source" else "; `order: source` takes the other"
     return "\n".join(
         [
             f"- **Recognised** by: {_text(format_.recognised)}.",
             f"- **Ordered** {_text(format_.ordered)}.",
             f"- **`order: auto`** means `{format_.order}`{log}.",
+            f"- **Transactions**{ends}.",
             f"- **Defined** by {_text(format_.source)}.",
         ]
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
+from ingest.formats import FORMATS
 from ingest.position import Pos, pos_literal
 from ingest.sql.history import transactions as texts
 from pipelines.platform.warehouse import Warehouse
@@ -92,8 +93,21 @@ def _lowest_open(warehouse: Warehouse, source: str, *, above: int) -> Open | Non
     return Open(row[0], tuple(row[1]), row[2], row[3]) if row is not None else None
 
 
+def unpublished(warehouse: Warehouse, source: str, *, until: str) -> Open | None:
+    """The transaction whose rest gold waits for, where some of what that holds back is among the
+    changes for which SQL `until` is true."""
+    cursor = source_cursor(load_progress(warehouse), source)
+    limit = publish_limit(warehouse, source, above=cursor.whole)
+    if limit.waits is None or limit.last is None:
+        return None
+    silver = warehouse.name("silver", "cdc")
+    held = texts.held_back(silver, source=source, above=limit.last, only=limit.only, until=until)
+    return None if warehouse.session.sql(held).isEmpty() else limit.waits
+
+
 def waiting(warehouse: Warehouse, sources: Iterable[str]) -> list[str]:
-    """What gold waits for, a sentence each, where it publishes whole transactions only."""
+    """What gold waits for, a sentence each, where it publishes whole transactions only; and what
+    keeps it from doing so."""
     sources = [name for name in sources if warehouse.config.tables[name].publish == "transaction"]
     progress_by_target = load_progress(warehouse) if sources else {}
     sentences = []
@@ -101,5 +115,38 @@ def waiting(warehouse: Warehouse, sources: Iterable[str]) -> list[str]:
         cursor = source_cursor(progress_by_target, source)
         waits = publish_limit(warehouse, source, above=cursor.whole).waits
         if waits is not None:
-            sentences.append(f"source {source}: gold waits for the rest of {waits}")
+            never = _never(warehouse, source, waits)
+            sentences.append(f"source {source}: gold waits for the rest of {waits}{never}")
+        elif (text := _nothing_held(warehouse, source)) is not None:
+            sentences.append(f"source {source}: {text}")
     return sentences
+
+
+_WITHOUT = "take `publish: transaction` out of its tables file"
+
+
+def _never(warehouse: Warehouse, source: str, waits: Open) -> str:
+    """Why gold may wait for ever, and what to do, where nothing has told an end so far."""
+    silver = warehouse.name("silver", "cdc")
+    if not warehouse.session.sql(texts.any_end(silver, source=source)).isEmpty():
+        return ""
+    row = warehouse.session.sql(texts.any_change(silver, source=source, tx_id=waits.tx_id)).first()
+    ends = FORMATS[row[0]].ends if row is not None and row[0] in FORMATS else ""
+    if row is not None and not ends:
+        return f"; messages of {row[0]} do not tell where a transaction ends: {_WITHOUT}"
+    told = f", which {ends} would" if ends else ""
+    return f"; no message has told the end of a transaction yet{told}: if none will, {_WITHOUT}"
+
+
+def _nothing_held(warehouse: Warehouse, source: str) -> str | None:
+    """That no change waits for any other, where none names a transaction."""
+    silver = warehouse.name("silver", "cdc")
+    if not warehouse.session.sql(texts.any_change(silver, source=source, named=True)).isEmpty():
+        return None
+    row = warehouse.session.sql(texts.any_change(silver, source=source)).first()
+    if row is None:
+        return None
+    return (
+        f"`publish: transaction` holds nothing back, since no change of {row[0]} names its "
+        f"transaction; let the producer send that, or {_WITHOUT}"
+    )

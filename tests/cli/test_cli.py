@@ -335,6 +335,7 @@ def test_formats_tells_all_of_one(project: Project, name: str) -> None:
         "recognised": format_.recognised,
         "ordered": format_.ordered,
         "order": format_.order,
+        "ends": format_.ends or None,
         "options": {
             key: {
                 "kind": option.kind,

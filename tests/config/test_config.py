@@ -30,6 +30,7 @@ CANAL = Format(
     source="",
     recognised="",
     ordered="",
+    ends="a record COMMIT",
     options={"strict": Option("bool", False, "refuses more")},
 )
 FORMATS = {"canal": CANAL}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.project import Project
+from ingest.formats import FORMATS
+from tests.support.project import Project, canal
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -177,3 +178,67 @@ def test_decoded_again_beside_transactions_that_are_open(
     project.land("3.jsonl", [log.bound("END", "t2", 3, 1)])
     assert "waits" not in project.ingest("run").err
     assert held(project) == {"debit": [10, 20], "credit": [10, 20]}
+
+
+def maxwell(id_: int, xid: int, **more: Any) -> dict[str, Any]:
+    """An insert as Maxwell sends it; its last row of a transaction says so."""
+    row = {"database": "bank", "table": "debit", "type": "insert", "ts": T0 // 1000, "xid": xid}
+    return {**row, "data": {"id": id_, "sum": 10 * id_}, **more}
+
+
+def test_what_gold_waits_for_is_told_by_format(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows that tell the end of their transaction themselves; a format without ends, which is found
+    only by its messages; changes that name no transaction. What is not published is in history."""
+    project = Project(tmp_path, capsys.readouterr)
+    for name, format_ in (("rows", "maxwell"), ("never", "auto"), ("none", "debezium")):
+        project.write(
+            f"conf/sources/{name}.yml",
+            f"name: {name}\nformat: {format_}\nkeys: {{bank.debit: [id]}}\n"
+            "columns: {bank.debit: {id: int, sum: int}}\n"
+            f"files: {{path: 'landing/{name}-*.jsonl', framing: lines}}\n",
+        )
+        project.write(
+            f"conf/tables/{name}.yml",
+            f"source: {name}\npublish: transaction\n"
+            f"tables: [{{from: '*', target: '{name}', keys: [id]}}]\n",
+        )
+    row = canal("debit", "INSERT", {"id": "1"}, es=T0, id_=1, types={"id": "int"})
+    project.land("never-1.jsonl", [{**row, "gtid": "3e11:23"}])
+    project.land("none-1.jsonl", [Log().row("debit", 1, 1, 10, None)["payload"]])
+    project.land("rows-1.jsonl", [maxwell(1, 801, xoffset=0)])
+    said = project.ingest("run").err
+    without = "take `publish: transaction` out of its tables file"
+    waits = {
+        "rows": "gold waits for the rest of transaction 801 (1 event so far); no message has told "
+        f"the end of a transaction yet, which {FORMATS['maxwell'].ends} would: if none will, "
+        f"{without}",
+        "never": "gold waits for the rest of transaction 3e11:23 (1 event so far); messages of "
+        f"canal do not tell where a transaction ends: {without}",
+        "none": "`publish: transaction` holds nothing back, since no change of debezium names its "
+        f"transaction; let the producer send that, or {without}",
+    }
+    told = {f"source {name}: {text}" for name, text in waits.items()}
+    assert told <= set(said.splitlines())
+    assert told <= set(project.ingest("status").err.splitlines())
+    past = project.ingest("as-of", "rows", "--pos", "[0]", "--json")
+    assert past.records[0]["sum"] == 10
+    beyond = "source rows: what is shown goes beyond what gold publishes, which waits for the rest"
+    assert f"{beyond} of transaction 801 (1 event so far)\n" in past.err
+    assert project.ingest("as-of", "rows", "--pos", "[-1]", "--json").err == ""
+
+    project.land("rows-2.jsonl", [maxwell(2, 801, commit=True), maxwell(3, 802, xoffset=0)])
+    said = project.ingest("run", "--source", "rows").err
+    assert "gold waits for the rest of transaction 802 (1 event so far)\n" in said
+    query = "SELECT id, sum FROM gold.rows ORDER BY id"
+    published = [{"id": 1, "sum": 10}, {"id": 2, "sum": 20}]
+    assert project.ingest("sql", query, "--json").records == published
+    query = (
+        "SELECT tx_id, complete, events, unix_millis(end_time) AS ended FROM silver.transactions"
+    )
+    ended = project.ingest("sql", f"{query} WHERE source = 'rows' ORDER BY tx_id", "--json").records
+    assert ended == [
+        {"tx_id": "801", "complete": True, "events": 2, "ended": T0},
+        {"tx_id": "802", "complete": False, "events": 1, "ended": None},
+    ]

@@ -209,6 +209,7 @@ FORMAT = Format(
     log="debezium",
     whole_rows=True,
     read_positions=True,
+    ends="the message END of provide.transaction.metadata=true, whose topic the source reads, too",
     summary="Debezium in Avro with Confluent framing; schemas from a registry or from files",
     source="https://debezium.io/documentation/reference/3.6/configuration/avro.html (3.6.3.Final), "
     "https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/",

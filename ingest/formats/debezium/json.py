@@ -293,6 +293,7 @@ FORMAT = Format(
     log="debezium",
     whole_rows=True,
     read_positions=True,
+    ends="the message END of provide.transaction.metadata=true, whose topic the source reads, too",
     summary="Debezium envelope as JSON, with or without schema; CloudCanal's envelope; flattened",
     source="https://debezium.io/documentation/reference/3.6/ (3.6.3.Final), "
     "https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type",

@@ -276,6 +276,7 @@ def _recognise(message: Message) -> Record | bool:
 FORMAT = Format(
     decoder=decoder,
     order="source",
+    ends="the record COMMIT",
     summary="Aliyun DTS change tracking, Avro of 14 or 15 fields, without framing",
     source="Alibaba Cloud DTS, Record.avsc, "
     "https://github.com/aliyun/aliyun-dts-subscribe-demo (510fea5)",

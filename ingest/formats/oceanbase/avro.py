@@ -247,6 +247,7 @@ FORMAT = Format(
     recognise=recognise,
     recognise_bytes=recognise_bytes,
     shards=True,
+    ends="the record COMMIT",
     options={
         "tenant": Option(
             "text",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from ingest.events import COMMITS
 from ingest.position import Pos, pos_literal
 from ingest.sql.query import query
-from ingest.sql.quoting import equal
+from ingest.sql.quoting import equal, sql_text
 
 _WAIT = "NOT complete AND NOT rolled_back AND events > 0"
+_MARKED = " AND ".join(
+    f"extra[{sql_text(name)}] = {sql_text(text)}" for name, text in COMMITS.items()
+)
+_COMMITS = f"(op = 'commit' OR kind = 'change' AND coalesce({_MARKED}, false))"
+"""True for what tells the end of its transaction: a message of its own, or the last change."""
 
 
 def transactions(
@@ -28,12 +34,12 @@ def transactions(
     terms += [f"tx_id IN ({among})"] if among is not None else []
     where = " AND ".join(terms) or "true"
     return query(
-        rows_=f"SELECT * FROM {silver} WHERE tx_id IS NOT NULL "
+        rows_=f"SELECT *, {_COMMITS} AS commits FROM {silver} WHERE tx_id IS NOT NULL "
         f"AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) AND {where}",
         counted=f"""SELECT source, tx_id,
   min(event_time) FILTER (WHERE op = 'begin') AS begin_time,
-  min(event_time) FILTER (WHERE op IN ('commit', 'rollback')) AS end_time,
-  bool_or(op = 'commit') AS committed, bool_or(op = 'rollback') AS rolled_back,
+  min(event_time) FILTER (WHERE commits OR op = 'rollback') AS end_time,
+  bool_or(commits) AS committed, bool_or(op = 'rollback') AS rolled_back,
   max(CAST(after['event_count'] AS bigint)) FILTER (WHERE op = 'commit') AS expected,
   count(DISTINCT CASE WHEN kind = 'change' THEN {change} END) AS events,
   array_sort(collect_set(CASE WHEN kind = 'change'
@@ -66,4 +72,30 @@ def batches_from(silver: str, *, source: str, above: int, first: Pos) -> str:
     return (
         f"SELECT min(batch) FILTER (WHERE {later}), max(batch) FROM {silver} "
         f"WHERE {equal(source=source)} AND batch > {above}"
+    )
+
+
+def any_end(silver: str, *, source: str) -> str:
+    """A row where some message of a source told the end of a transaction that it names."""
+    return (
+        f"SELECT 1 FROM {silver} WHERE {equal(source=source)} AND tx_id IS NOT NULL "
+        f"AND (op = 'rollback' OR {_COMMITS}) LIMIT 1"
+    )
+
+
+def any_change(silver: str, *, source: str, tx_id: str | None = None, named: bool = False) -> str:
+    """A row, of a change that a source streamed, with its format; of a transaction where that is
+    given, or else of any that is `named`."""
+    terms = [equal(source=source, kind="change"), "op <> 'snapshot'"]
+    terms += [equal(tx_id=tx_id)] if tx_id is not None else []
+    terms += ["tx_id IS NOT NULL"] if named else []
+    return f"SELECT format FROM {silver} WHERE {' AND '.join(terms)} LIMIT 1"
+
+
+def held_back(silver: str, *, source: str, above: int, only: str, until: str) -> str:
+    """A row where a source has changes `above` a batch that may not be published (SQL `only`), and
+    for which SQL `until` is true."""
+    return (
+        f"SELECT 1 FROM {silver} WHERE {equal(source=source, kind='change')} AND batch > {above} "
+        f"AND NOT ({only}) AND {until} LIMIT 1"
     )

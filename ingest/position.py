@@ -175,6 +175,11 @@ def message_of(pos: str) -> str:
     return f"slice({pos}, {STREAM}, {ROW - STREAM})"
 
 
+def in_sequence(pos: Pos) -> bool:
+    """Whether columns of the table order its rows: their numbers stand before the pos."""
+    return len(pos) > LENGTH
+
+
 def in_log(pos: str) -> str:
     """SQL of a pos without the numbers of `sequence_by`: where the change stands in the log."""
     return f"slice({pos}, {EPOCH}, {LENGTH})"

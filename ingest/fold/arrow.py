@@ -28,7 +28,7 @@ from ingest.fold.fold import (
 )
 from ingest.fold.lateness import History, LatenessBounds, classify, classify_versions
 from ingest.fold.truncates import Truncates
-from ingest.position import Pos, reaches
+from ingest.position import Pos, in_sequence, reaches
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import typed_columns
 from ingest.values.arrow_types import arrow_schema
@@ -199,9 +199,10 @@ def _pos(stored: Sequence[int] | None) -> Pos | None:
 
 def _keys(changes: Iterable[Change]) -> list[Key]:
     """The keys that late changes are of, and those that they took from a row. An insert's old key
-    is left out: its delete tells of it, which may be still to come."""
+    is left out where its delete tells of it, which may be still to come."""
     names = {change.key for change in changes}
-    names |= {change.key_before for change in changes if change.op != "insert"}
+    moving = (c for c in changes if c.op != "insert" or in_sequence(c.pos))
+    names |= {change.key_before for change in moving}
     return sorted(name for name in names if name is not None)
 
 

@@ -12,7 +12,9 @@
    Until their transaction ends two rows may hold one key (39). The before image of a change tells
    which of the two it is of: the one that was moved there, or the displaced one. Where it fits
    both, what leaves the key is the displaced one, so that of two equal rows neither vanishes. The
-   delete half of what is neither is void.
+   delete half of what is neither is void. Of a change of the key in two messages the delete takes
+   the row away, and the insert starts from it; where columns order the rows (`sequence_by`) the
+   insert alone counts, and moves the row.
 
 SCD 1 keeps the last step of each key; SCD 2 keeps all steps as versions (31).
 
@@ -33,6 +35,7 @@ from ingest.position import (
     STREAM,
     Pos,
     delete_half,
+    in_sequence,
     own_stream,
 )
 
@@ -231,7 +234,7 @@ def _upserted(rows: _Rows, change: Change, *, soft: bool, base: bool) -> tuple[l
             _update_displaced(rows.displaced[change.key], place, change)
             return [], True
         origin = rows.states.get(change.key)
-    elif change.op == "insert":
+    elif change.op == "insert" and not in_sequence(change.pos):
         origin = _left(rows, change)
     else:
         origin, moved = _moved(rows, change, soft=soft, base=base)

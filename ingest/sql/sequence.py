@@ -5,6 +5,10 @@ serves everywhere, and of equal values the later by the log is the later. They a
 they are: numbers as numbers (in text columns too, where every digit of the text is one), times as
 times, other text byte by byte (its first BYTES). A delete is placed by its before image. A change
 without a value, or of a kind that has none (a truncate), has no place: `order_key_missing`.
+
+A change of the key that came in two messages stands where its insert does, which names both keys
+and does all of it. The delete has no place of its own: its before image may be the old key alone,
+and its values are those from before the change.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections.abc import Iterable
 from ingest.errors import TableError
 from ingest.position import pos_literal
 from ingest.sql.casts import typed
-from ingest.sql.projection import OrderColumn, Projection
+from ingest.sql.projection import LEAVES_KEY, OrderColumn, Projection
 from ingest.sql.quoting import sql_text
 
 BYTES = 42
@@ -86,7 +90,7 @@ def _of_text(text: str) -> list[str]:
 def sequence_position(projection: Projection) -> str:
     """SQL of the `pos` of a silver row by the columns of `projection.sequence`; null = it has
     none."""
-    listed, missing = [], ["op = 'truncate'"]
+    listed, missing = [], ["op = 'truncate'", LEAVES_KEY]
     for column in projection.sequence:
         value = _value(column, pos=projection.schema_pos)
         found = numbers(value, column.type, projection.zone)

@@ -29,7 +29,7 @@ from pipelines.apply import append, scd1, scd2
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.exact import Refolded
 from pipelines.apply.frames import Frames
-from pipelines.apply.rejects import order_key_rejects
+from pipelines.apply.rejects import order_key_rejects, resolve_deletes
 from pipelines.apply.surprise import Surprise
 from pipelines.platform.warehouse import Warehouse
 
@@ -77,6 +77,8 @@ def apply(warehouse: Warehouse, batch: TableBatch) -> Applied:
         applied = _applied(mode, frames, batch)
         if batch.missing_order_keys:
             applied.counts["rejected"] += order_key_rejects(frames, batch)
+        if batch.projection.sequence and batch.total("key_changes"):
+            resolve_deletes(frames, batch)
     applied.counts["events"] = batch.total("changes")
     applied.counts["zero_dates"] = batch.total("zero_dates")
     return applied

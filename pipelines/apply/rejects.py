@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 from ingest.codes import Code
-from ingest.sql.projection import events
-from ingest.sql.query import select
+from ingest.sql.projection import LEAVES_KEY, NAMES_OLD_KEY, as_today, events
+from ingest.sql.query import select, union_all
 from ingest.sql.rejects import reasons, waiting
-from ingest.sql.rejects.rows import as_rejects, is_open
+from ingest.sql.rejects.rows import as_rejects, is_open, without_insert
 from ingest.sql.sequence import sequence_position
 from ingest.sql.silver import ROW_CHANGES, silver_changes
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.targets.rejects import append, change_rejects, claimed, left_aside, table_of
+from pipelines.targets.rejects import (
+    append,
+    change_rejects,
+    claimed,
+    have_rejects,
+    left_aside,
+    table_of,
+)
 
 
 def missing_order_key(batch: TableBatch, narrowed: str) -> str:
     """SQL of the reasons of the source table's changes, narrowed, that no value orders."""
-    where = f"{narrowed} AND ({sequence_position(batch.projection)}) IS NULL"
+    where = f"{narrowed} AND ({sequence_position(batch.projection)}) IS NULL AND NOT {LEAVES_KEY}"
     if not batch.projection.truncates:
         where += f" AND {ROW_CHANGES}"
     changes = silver_changes(batch.silver, batch.names, where, renamed=batch.projection.renamed)
-    return reasons.missing_order_key(
-        batch.projection, batch.projection.masked(changes, as_sent=True)
-    )
+    found = [
+        reasons.missing_order_key(batch.projection, batch.projection.masked(changes, as_sent=True))
+    ]
+    if batch.total("key_changes"):
+        found.append(reasons.without_insert(_without_insert(batch, narrowed)))
+    return union_all(found)
+
+
+def _without_insert(batch: TableBatch, narrowed: str) -> str:
+    """SQL of the deletes of key changes in two messages, narrowed, whose inserts have not come."""
+    inserts = _as_today(batch, f"{_until(batch)} AND {NAMES_OLD_KEY}")
+    deletes = _as_today(batch, f"{narrowed} AND {LEAVES_KEY}")
+    return without_insert(batch.projection, deletes, inserts)
+
+
+def _until(batch: TableBatch) -> str:
+    return f"batch <= {batch.last} AND {batch.only}"
+
+
+def _as_today(batch: TableBatch, where: str) -> str:
+    """SQL of the source table's changes, narrowed, under today's names."""
+    changes = silver_changes(batch.silver, batch.names, where, renamed=batch.projection.renamed)
+    return as_today(batch.projection, changes)
 
 
 def misfit_rejects(frames: Frames, batch: TableBatch, events: str) -> int:
@@ -77,6 +104,20 @@ def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
 def order_key_rejects(frames: Frames, batch: TableBatch) -> int:
     """Set aside changes without a value in the columns that order the rows; how many there are."""
     return _append(frames, batch, missing_order_key(batch, batch.span))
+
+
+def resolve_deletes(frames: Frames, batch: TableBatch) -> None:
+    """Mark as resolved the rejects of deletes of key changes in two messages whose inserts have
+    come."""
+    source, target, code = batch.projection.source, batch.target, Code.ORDER_KEY_MISSING.value
+    if not have_rejects(frames.warehouse, source, target, code=code):
+        return
+    opened = select(table_of(frames.warehouse), is_open(source, target, code))
+    deletes = _as_today(batch, f"{_until(batch)} AND {LEAVES_KEY}")
+    found = waiting.of_deliveries(opened, deletes)
+    resolved = waiting.resolved(waiting.without_same(found, _without_insert(batch, _until(batch))))
+    if not frames.sql(resolved).isEmpty():
+        change_rejects(frames.warehouse, resolved)
 
 
 def resolve_rejects(

@@ -48,6 +48,15 @@ def missing_order_key(projection: Projection, changes: str) -> str:
     return _with_image(changes, code_and_error(Code.ORDER_KEY_MISSING, text))
 
 
+def without_insert(changes: str) -> str:
+    """Deletes (silver rows) of key changes in two messages, whose inserts have not come."""
+    text = (
+        "expected the insert of this change of the key, by which both stand in the table's order, "
+        "got none yet; the row keeps its key until it comes"
+    )
+    return _with_image(changes, code_and_error(Code.ORDER_KEY_MISSING, text))
+
+
 def keyless(changes: str) -> str:
     """The changes (silver rows) of a table whose key columns nobody names."""
     text = "expected key columns from the YAML, the message or the Kafka key, got none; set keys"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ingest.codes import Code
 from ingest.position import source_part
 from ingest.sql.delivery import origin, same
-from ingest.sql.projection import LEAVES_KEY, NAMES_OLD_KEY
+from ingest.sql.projection import LEAVES_KEY, NAMES_OLD_KEY, Projection
 from ingest.sql.query import query, select
 from ingest.sql.quoting import equal, sql_text, sql_texts
 
@@ -122,6 +122,23 @@ def _half(of: str, key: str) -> str:
     `of`: an alias of silver, with its dot."""
     names = ", ".join(f"{of}{name}" for name in ("db", "schema", "`table`"))
     return f"to_json(struct({names}, {source_part(of + 'pos')} AS part, {of}{key} AS key))"
+
+
+def without_insert(projection: Projection, deletes: str, inserts: str) -> str:
+    """Of deletes of key changes in two messages, silver's rows as they read today, those whose
+    inserts are not among others."""
+    return (
+        f"SELECT * FROM ({deletes}) WHERE {_event_of(projection, before=False)} NOT IN "
+        f"(SELECT {_event_of(projection, before=True)} FROM ({inserts}))"
+    )
+
+
+def _event_of(projection: Projection, *, before: bool) -> str:
+    """SQL of what the two messages of a change of the key have in common: the old key, and what
+    the source told of the one event that they are."""
+    names = "epoch, db, schema, `table`, format, scn, event_time, tx_id"
+    place = "" if projection.by_arrival else f", {source_part('pos')} AS place"
+    return f"to_json(struct({names}{place}, {projection.key_text(before=before)} AS key))"
 
 
 def targets_with(rejects: str, *, source: str, code: str | None) -> str:

@@ -49,6 +49,15 @@ def of_events(opened: str, events: str) -> str:
     )
 
 
+def of_deliveries(opened: str, changes: str) -> str:
+    """The open rejects (`opened`) of silver's rows `changes`."""
+    return query(
+        waiting=opened,
+        changes=changes,
+        of_changes=f"SELECT r.* FROM waiting r LEFT SEMI JOIN changes c ON {same('c', 'r')}",
+    )
+
+
 def without_same(waiting: str, others: str) -> str:
     """The rejects without those of the same deliveries as `others`, SQL with their columns."""
     return query(

@@ -7,7 +7,7 @@ proposes for the columns is looked at once more: they may have changed meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
@@ -36,7 +36,7 @@ from ingest.ddl.model import Statement
 from ingest.ddl.review import Review, review
 from ingest.ddl.risks import Risk
 from ingest.ddl.widening import canonical_type, widens
-from ingest.names import lowered
+from ingest.names import declared_for, lowered
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
 from pipelines.ledger.entries import POLICY, Entry, changes_behind, naming_of
@@ -71,6 +71,7 @@ def reviewed(ledger: Ledger, entry: Entry, route: Route) -> Entry:
             else "a column of that name is excluded from gold in other source tables of the target"
         )
         outcome = replace(outcome, proposed=proposed)
+    listed += _declared_otherwise(ledger, entry, effects, columns=columns)
     notes = "; ".join(dict.fromkeys(listed)) or None
     if entry.recreates:
         outcome = replace(outcome, risk="destructive", kind="create_table")
@@ -85,6 +86,37 @@ def reviewed(ledger: Ledger, entry: Entry, route: Route) -> Entry:
         effects=effects,
         why=notes if entry.decided_by in (None, POLICY) else entry.why,
     )
+
+
+def _declared_otherwise(
+    ledger: Ledger, entry: Entry, effects: Iterable[SchemaChange], *, columns: Mapping[str, str]
+) -> Iterator[str]:
+    """Of each name that a column is given, why what comes for it would not fit: the configuration
+    gives it the type of another column, which had the name before."""
+    way = ledger.declared_route(entry.table)
+    of_source = declared_for(
+        ledger.warehouse.config.sources[ledger.source].columns, entry.table[1:]
+    )
+    renames = only(RenameColumn, effects)
+    for file, before, declared, more in (
+        ("tables file", columns, way.columns if way is not None else {}, ""),
+        ("source's file", of_source, of_source, " and redecode the source"),
+    ):
+        types = {name.lower(): type_ for name, type_ in before.items()}
+        said = {name.lower(): type_ for name, type_ in declared.items()}
+        given = {}
+        for change in renames:
+            # A swap goes by way of a third name.
+            if (type_ := types.pop(frees(change), None)) is not None:
+                types[brings(change)] = given[change.new] = type_
+        for name, type_ in given.items():
+            told = said.get(name.lower(), type_)
+            if canonical_type(told) != canonical_type(type_):
+                yield (
+                    f"`columns` of the {file} says that {name} is {told}, but the column called so "
+                    f"from now on is {type_}: change that{more} once this is approved, else rows "
+                    "are set aside as type_mismatch"
+                )
 
 
 def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChange, ...]:

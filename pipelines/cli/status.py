@@ -64,7 +64,7 @@ def _look(call: Invocation) -> Status:
     from pipelines.gold.known_targets import gold_tables
     from pipelines.gold.untyped import untyped
     from pipelines.operations.run import what_may_be_wrong
-    from pipelines.operations.status import gap_notes, source_rows, table_rows
+    from pipelines.operations.status import frozen_notes, gap_notes, source_rows, table_rows
     from pipelines.platform.failures import described_of
     from pipelines.silver.transactions import waiting
 
@@ -90,6 +90,7 @@ def _look(call: Invocation) -> Status:
             *said,
             *rejected,
             *gap_notes(warehouse),
+            *frozen_notes(warehouse),
             *waiting(warehouse, names),
             *unmatched(warehouse, names),
             *untyped(warehouse, names),

@@ -14,11 +14,14 @@ from ingest.config.modes import label
 from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
 from ingest.errors import IngestError
+from ingest.names import label_of
 from ingest.sql.counts import status as counts
 from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold.advance import gone_sentence
 from pipelines.gold.cadence import Turn, turns
 from pipelines.gold.known_targets import gold_tables
+from pipelines.ledger.entries import load_entries
+from pipelines.ledger.generations import frozen
 from pipelines.operations.lags import Unapplied, unapplied, undecoded_since
 from pipelines.operations.listings import ddl
 from pipelines.platform.rows import Record, records
@@ -291,6 +294,19 @@ def gap_notes(warehouse: Warehouse) -> list[str]:
         f"source {row['source']}: {row['topic']}/{row['partition']} {row['offsets']} were gone"
         " before they were read"
         for row in reversed(records(found))
+    ]
+
+
+def frozen_notes(warehouse: Warehouse) -> list[str]:
+    """A sentence on each source table that was dropped, by what is approved, and whose target
+    stands still since."""
+    entries = load_entries(warehouse)
+    gone = {table for table in frozen(entries.values()) if table.source in warehouse.config.sources}
+    targets = {(e.target, e.table) for e in entries.values() if e.target and e.table in gone}
+    return [
+        f"table {target}: {label_of(table)} was dropped at its source, and that is approved: what "
+        "comes for it stays in silver until its CREATE is approved"
+        for target, table in sorted(targets, key=str)
     ]
 
 

@@ -88,3 +88,33 @@ def test_a_table_goes_with_its_database(
     assert project.ingest("run").code == 0
     assert gold() == [(2, "new")]
     assert project.ingest("reconcile", "shop_tags").code == 0
+
+
+def test_a_target_stands_still_once_its_drop_is_approved_and_status_says_so(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The statement was too large at first, and is in its place once it is replayed."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", f"{SOURCE}limits: {{ddl_bytes: 20}}\n")
+    drop = statement("tags", 4, "DROP TABLE tags /* moved elsewhere */")
+    project.land("1.jsonl", [row("tags", 1, id="1", a="old"), drop])
+    assert project.ingest("run").code == 0
+    [reject] = project.ingest("rejects", "list", "--json").records
+    assert (reject["code"], reject["stage"]) == ("too_large", "decode")
+    assert project.ingest("ddl", "list", "--json").records == []
+
+    project.write("conf/sources/shop.yml", SOURCE)
+    assert project.ingest("rejects", "replay").code == 0
+    assert project.ingest("run").code == 0
+    [entry] = project.ingest("ddl", "list", "--json").records
+    assert (entry["kind"], entry["status"]) == ("drop_table", "pending")
+    told = "table shop_tags: shop.tags was dropped at its source, and that is approved: what comes "
+    told += "for it stays in silver until its CREATE is approved\n"
+    assert told not in project.ingest("status").err
+    assert project.ingest("ddl", "approve", entry["id"]).code == 0
+    project.land("2.jsonl", [row("tags", 5, id="2", a="new")])
+    assert project.ingest("run").code == 0
+    status = project.ingest("status", "--json")
+    assert status.err == told
+    [table] = [record for record in status.records if record["kind"] == "table"]
+    assert (table["rows"], table["parked"]) == (1, False)

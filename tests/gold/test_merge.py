@@ -49,6 +49,7 @@ REMADE = (
     "r79_keys_of_many_types",
     "r28_delete_and_insert_in_one_batch_lacking_a_column",
     "sequence_by_below_an_added_column",
+    "sequence_by_key_change_in_halves",
     "r73_names_of_ours_scd2",
 )
 KILLED = (

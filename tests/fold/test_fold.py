@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.fold.fold import Change, fold
+from ingest.position import HALF
 from tests.support.databases import Database, LoggedChange, delivered
 
 
@@ -84,20 +85,34 @@ def halved(moved: Change, chance: random.Random) -> list[Change]:
     return [gone, come]
 
 
-@settings(max_examples=500, deadline=None)
-@given(st.integers(0, 2**32))
-def test_key_changes_in_two_messages_fold_to_the_database(seed: int) -> None:
-    chance = random.Random(seed)
-    database = Database(chance)
-    database.live(60)
+def in_halves(database: Database, chance: random.Random) -> list[Change]:
+    """Its changes, those of the key mostly as two messages, from several partitions, and some of
+    them twice."""
     sent = [half for change in arrived([[database.changes]]) for half in halved(change, chance)]
     sent += chance.sample(sent, len(sent) // 4)
     # Deliveries have places of their own, in any order.
     offsets = chance.sample(range(10_000), len(sent))
-    changes = [
+    return [
         half._replace(pos=(*half.pos[:7], chance.randrange(3), offset, *half.pos[9:]))
         for half, offset in zip(sent, offsets, strict=True)
     ]
+
+
+@pytest.mark.parametrize("sequenced", [False, True])
+@settings(max_examples=500, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_key_changes_in_two_messages_fold_to_the_database(seed: int, *, sequenced: bool) -> None:
+    """`sequenced`: columns order the rows, and no delete of such a change has a place."""
+    chance = random.Random(seed)
+    database = Database(chance)
+    database.live(60)
+    changes = in_halves(database, chance)
+    if sequenced:
+        changes = [
+            change._replace(pos=(*change.pos[2:7], *change.pos))
+            for change in changes
+            if change.op != "delete" or change.pos[HALF] != 0
+        ]
     folded = fold(changes)
     assert folded.baseless == []
     rows = {key: state.row for key, state in folded.states.items() if state.row is not None}

@@ -45,7 +45,10 @@ def missing_order_key(projection: Projection, changes: str) -> str:
     """The changes (silver rows), none of which has a value to order it by."""
     names = ", ".join(column.spellings[0] for column in projection.sequence)
     text = f"expected a value to order the change by ({names}), got NULL, none or a misfit"
-    return _with_image(changes, code_and_error(Code.ORDER_KEY_MISSING, text))
+    whole = f"{text}; a delete stands where its row did, so its source has to log rows whole before"
+    whole += " they go (PostgreSQL: REPLICA IDENTITY FULL)"
+    error = f"IF(op = 'delete', {sql_text(whole)}, {sql_text(text)}) AS error"
+    return _with_image(changes, f"'{Code.ORDER_KEY_MISSING.value}' AS code, {error}")
 
 
 def without_insert(changes: str) -> str:

@@ -108,7 +108,9 @@ def unpublished(warehouse: Warehouse, source: str, *, until: str) -> Open | None
 def waiting(warehouse: Warehouse, sources: Iterable[str]) -> list[str]:
     """What gold waits for, a sentence each, where it publishes whole transactions only; and what
     keeps it from doing so."""
-    sources = [name for name in sources if warehouse.config.tables[name].publish == "transaction"]
+    there = warehouse.exists("silver", "cdc")
+    tables = warehouse.config.tables
+    sources = [name for name in sources if there and tables[name].publish == "transaction"]
     progress_by_target = load_progress(warehouse) if sources else {}
     sentences = []
     for source in sources:

@@ -208,6 +208,8 @@ def test_what_gold_waits_for_is_told_by_format(
     project.land("never-1.jsonl", [{**row, "gtid": "3e11:23"}])
     project.land("none-1.jsonl", [Log().row("debit", 1, 1, 10, None)["payload"]])
     project.land("rows-1.jsonl", [maxwell(1, 801, xoffset=0)])
+    fresh = project.ingest("status")
+    assert (fresh.code, fresh.err) == (0, ""), fresh.err
     said = project.ingest("run").err
     without = "take `publish: transaction` out of its tables file"
     waits = {

@@ -44,7 +44,8 @@ from ingest.wire.typed_rows import TableRows, TypedRows
 
 _OPS = ("insert", "update", "delete", "truncate")
 _DIGITS = 10**10
-_LAST = ("E", "W")
+_LAST = ("E", "W", "2", "3")
+"""Of a transaction: its end, or all of it."""
 _PART = re.compile(r'"((?:[^"]|"")*+)"|([^."]++)')
 _NONE = msgspec.Raw(b"")
 
@@ -246,8 +247,8 @@ FORMAT = Format(
     ordered="by pos, the position in the trail",
     flat=True,
     untyped=True,
-    ends="the operation whose metacolumn txind is E or W (${txind} in metaColumnsTemplate), of the "
-    "formatter json",
+    ends="the operation whose metacolumn txind is E or W, or 2 or 3 (${txind} in "
+    "metaColumnsTemplate), of the formatter json",
     recognise=_recognise,
     envelope=("tokens", "payload", "payload.tokens"),
     options={
@@ -443,4 +444,4 @@ def _commits(envelope: _Envelope, op: str) -> bool:
     columns of a row `txind` may be one of them."""
     images = (envelope.before, envelope.after)
     of_operation = op == "truncate" or any(bytes(image)[:1] == b"{" for image in images)
-    return of_operation and envelope.txind in _LAST
+    return of_operation and str(envelope.txind) in _LAST

@@ -126,10 +126,14 @@ def _half(of: str, key: str) -> str:
 
 def without_insert(projection: Projection, deletes: str, inserts: str) -> str:
     """Of deletes of key changes in two messages, silver's rows as they read today, those whose
-    inserts are not among others."""
-    return (
-        f"SELECT * FROM ({deletes}) WHERE {_event_of(projection, before=False)} NOT IN "
-        f"(SELECT {_event_of(projection, before=True)} FROM ({inserts}))"
+    inserts are not among others. Of these, which are all there ever were, only the parts of files
+    are read that have changes of the deletes' time: both messages tell the same."""
+    return query(
+        deletes=deletes,
+        inserts=f"SELECT * FROM ({inserts}) WHERE event_time IS NULL OR event_time BETWEEN "
+        "(SELECT min(event_time) FROM deletes) AND (SELECT max(event_time) FROM deletes)",
+        without=f"SELECT * FROM deletes WHERE {_event_of(projection, before=False)} NOT IN "
+        f"(SELECT {_event_of(projection, before=True)} FROM inserts)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Column definitions of a DDL statement: name, type as written, default, nullability, position.
+"""Column definitions of a DDL statement: name, type as written, default, nullability.
 
 A literal after DEFAULT becomes the canonical text that a row of the column would carry.
 """
@@ -224,7 +224,7 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
         elif reader.accept("DEFAULT"):
             found["default"], found["expression"] = read_default(reader, source_type, type_)
         elif reader.accept("COMMENT"):
-            found["comment"] = reader.take().text
+            reader.take()
         elif source_type is not None and _of_bytes(reader):
             source_type = _BYTES.sub(_as_bytes, source_type)
             text, type_ = _text(found.get("default")), type_in(source_type, reader.dialect)
@@ -234,10 +234,8 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
             keys = (own,)
         elif reader.accept("WITH", "VALUES"):
             with_values = True
-        elif reader.accept("FIRST"):
-            found["position"] = "first"
-        elif reader.at_any({"AFTER", "BEFORE"}) and reader.at_name(1):
-            found["position"] = f"{reader.take().text.lower()} {reader.name()}"
+        elif _placed(reader):
+            continue
         elif reader.at_any({"AUTO_INCREMENT", "IDENTITY"}):
             found["expression"] = found["computed"] = reader.take().text.upper()
         elif reader.accept("AS"):
@@ -257,11 +255,18 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
         nullable=None if nullable is None else bool(nullable),
         default=_text(found.get("default")),
         expression=_text(found.get("expression")),
-        comment=_text(found.get("comment")),
-        position=_text(found.get("position")),
     )
     generated = computed if computed is not None and computed.startswith("(") else None
     return Element(column=column, keys=keys, computed=generated)
+
+
+def _placed(reader: TokenReader) -> bool:
+    """Where the column is to stand among the others, passed over: gold's order is its own."""
+    if reader.at_any({"AFTER", "BEFORE"}) and reader.at_name(1):
+        reader.take()
+        reader.name()
+        return True
+    return reader.accept("FIRST")
 
 
 def _behind_column(reader: TokenReader) -> bool:

@@ -35,7 +35,7 @@ class Column:
     canonical text, that rows existing at that moment got: MySQL's implicit default counts, SQL
     Server's default of a nullable column without WITH VALUES does not; zone-less for an instant,
     as the source wrote it. `expression` holds the text instead where it is no literal.
-    `nullable` is None where not said. `position` is `first`, `after x` or `before x`.
+    `nullable` is None where not said.
     """
 
     name: str
@@ -44,8 +44,6 @@ class Column:
     nullable: bool | None = None
     default: str | None = None
     expression: str | None = None
-    comment: str | None = None
-    position: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +128,3 @@ class Statement:
     def columns(self) -> tuple[Column, ...]:
         """The columns of a CREATE TABLE; empty for `LIKE` and `AS SELECT`."""
         return next((clause.columns for clause in self.clauses if clause.columns), ())
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The primary key of a CREATE TABLE; empty where it states none."""
-        created = (clause for clause in self.clauses if clause.kind == "create_table")
-        return next((clause.keys for clause in created), ())

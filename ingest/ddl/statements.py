@@ -311,10 +311,7 @@ def _comment(reader: TokenReader) -> list[Clause]:
         return _rest(reader)
     *path, name = reader.path()
     table = reader.locate(path) if path else reader.place
-    column = Column(name=name)
-    if reader.accept("IS") and reader.peek().kind == "string":
-        column = Column(name=name, comment=reader.peek().text)
-    return [Clause(kind="comment", table=table, column=column)]
+    return [Clause(kind="comment", table=table, column=Column(name=name))]
 
 
 def _sp_rename(reader: TokenReader, verb: str) -> list[Clause]:

@@ -2,7 +2,7 @@
 
 Who fed a target first is read off its progress: the watermarks of its source tables come in the
 order in which they came. A source table that meets such a target without being meant to is parked
-by itself, in a row of `gold._progress` under its own name (semantics.md, 70).
+by itself (semantics.md, 70): `ParkedTable` is its row of `gold._progress`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ingest.config.load import Config
 from ingest.config.routes import Feeders
 from ingest.names import SourceTable, label_of
-from pipelines.targets.progress import Progress, ProgressByTarget, is_target
+from pipelines.targets.progress import ParkedTable, ProgressByTarget, is_target
 
 
 def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
@@ -39,20 +39,17 @@ def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
 
 def kept_apart(
     source: str, errors: Mapping[SourceTable, str], progress_by_target: ProgressByTarget
-) -> tuple[list[Progress], list[Progress]]:
-    """The rows of `gold._progress` for source tables that are parked by themselves, and those for
-    tables that no longer are."""
-    parked_rows = [
-        Progress(target=str(table), source=source).parked(error) for table, error in errors.items()
-    ]
-    names = {row.target for row in parked_rows}
+) -> tuple[list[ParkedTable], list[ParkedTable]]:
+    """The source tables that are parked by themselves, by why, and those that no longer are."""
+    parked = [ParkedTable.of(table, error) for table, error in errors.items()]
+    names = {row.target for row in parked}
     freed = [
-        Progress(target=target, source=source)
-        for (of, target), progress in progress_by_target.items()
-        if of == source and not is_target(target)
-        if target not in names and progress.status == "parked"
+        row.unparked()
+        for row in progress_by_target.values()
+        if isinstance(row, ParkedTable) and row.source == source
+        if row.target not in names and row.status == "parked"
     ]
-    return parked_rows, freed
+    return parked, freed
 
 
 def _led(config: Config, table: SourceTable) -> str | None:

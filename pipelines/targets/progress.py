@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.config.modes import TargetContract
-from ingest.names import lowered
+from ingest.names import SourceTable, lowered
 from ingest.position import Pos, highest, pos_literal
 from ingest.sql.quoting import typed_columns
 from pipelines.platform.warehouse import Warehouse
@@ -180,7 +180,7 @@ _NOTHING_DONE: Mapping[str, Any] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """One row of `gold._progress`: how far a target is after a run, and what the run did. That of a
-    source is a SourceCursor.
+    source is a SourceCursor, that of a source table that feeds no target a ParkedTable.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
     up to `partly_applied`. `contract`: what the target was created for; None = not created yet.
@@ -325,6 +325,17 @@ class SourceCursor(Progress):
         return max(self.batch, self.reached)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ParkedTable(Progress):
+    """The row of a source table that is parked by itself (semantics.md, 70), under its own name:
+    `target` is `source:db.table`. Nothing of it is applied; once it may go on it is `ok`."""
+
+    @classmethod
+    def of(cls, table: SourceTable, error: str) -> Self:
+        """A table that is parked, with the reason."""
+        return cls(target=str(table), source=table.source).parked(error)
+
+
 def create_progress(warehouse: Warehouse) -> None:
     """`gold._progress`."""
     warehouse.create("gold", "_progress", PROGRESS)
@@ -383,7 +394,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
     by_target = {}
     for source, target, last, merged_at in newest.collect():
         state = _state(last["state"])
-        kind = SourceCursor if target == SOURCE_CURSOR else Progress
+        kind = _kind_of(target)
         of_kind = {each.name for each in fields(kind)}
         by_target[source, target] = kind(
             target=target,
@@ -411,10 +422,16 @@ def has_rows_applied(state: str | None) -> bool:
     return bool(_state(state).watermarks)
 
 
+def _kind_of(name: str) -> type[Progress]:
+    """What a row is, by what it has in the place of a target's name, in which no colon stands."""
+    if name == SOURCE_CURSOR:
+        return SourceCursor
+    return ParkedTable if ":" in name else Progress
+
+
 def is_target(name: str) -> bool:
-    """Whether a row is of a target: there is one of each source, too, SOURCE_CURSOR, and one of
-    each source table that is parked by itself, `source:db.table`."""
-    return name != SOURCE_CURSOR and ":" not in name
+    """Whether a row is of a target."""
+    return _kind_of(name) is Progress
 
 
 def targets_of(progress_by_target: ProgressByTarget, source: str) -> dict[str, Progress]:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from ingest.names import SourceTable
-from pipelines.targets.feeders import feeders
-from pipelines.targets.progress import Progress, Watermarks
+from pipelines.targets.feeders import feeders, kept_apart
+from pipelines.targets.progress import ParkedTable, Progress, SourceCursor, Watermarks, is_target
 
 
 def test_a_source_of_another_configuration_feeds_its_target_still() -> None:
@@ -30,3 +30,23 @@ def test_a_source_of_another_configuration_feeds_its_target_still() -> None:
     told = {(source, "Stock"): fed(source) for source in ("depot", "till", "shop")}
     tables = [SourceTable(source, "wms", None, "stock") for source in ("depot", "till")]
     assert feeders(config, told) == {"stock": tables}
+
+
+def test_a_table_that_is_parked_by_itself_has_a_row_of_its_own_kind() -> None:
+    old, new = (SourceTable("shop", "web", None, name) for name in ("old", "new"))
+    known: dict[tuple[str, str], Progress] = {
+        (row.source, row.target): row
+        for row in (
+            ParkedTable.of(old, "stock was first"),
+            ParkedTable.of(old._replace(source="depot"), "of another source"),
+            Progress(target="stock", source="shop").parked("its table is gone"),
+            SourceCursor(source="shop"),
+        )
+    }
+    assert [is_target(target) for _, target in known] == [False, False, True, False]
+    parked, freed = kept_apart("shop", {new: "stock was first"}, known)
+    assert parked == [
+        ParkedTable(target="shop:web.new", source="shop", status="parked", error="stock was first")
+    ]
+    assert freed == [ParkedTable(target="shop:web.old", source="shop")]
+    assert kept_apart("shop", {old: "stock was first"}, known)[1] == []

@@ -44,8 +44,12 @@ class SourceTable(NamedTuple):
     table: str | None
 
     def __str__(self) -> str:
-        names = (self.db, self.schema, self.table)
-        return f"{self.source}:{'.'.join(quoted(name) for name in names if name)}"
+        return f"{self.source}:{'.'.join(quoted(name) for name in self.path if name)}"
+
+    @property
+    def path(self) -> tuple[str | None, str | None, str | None]:
+        """Database, schema and table: what the source itself calls it."""
+        return self.db, self.schema, self.table
 
 
 def label_of(table: SourceTable) -> str:

@@ -45,7 +45,7 @@ class SourceTables:
         """A sentence for each table that `--keys` names and no message is of."""
         seen = [label_of(table) for table in self._columns]
         for name in names:
-            if not any(declared_for({name: True}, table[1:]) for table in self._columns):
+            if not any(declared_for({name: True}, table.path) for table in self._columns):
                 there = f"; the messages are of {', '.join(seen)}" if seen else ""
                 yield f"`--keys`: no message is of the table {name}{there}"
 

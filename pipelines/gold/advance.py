@@ -169,10 +169,10 @@ def _apply_in_turn(
     """The target's progress once the batches of its source tables are applied, one after the
     other, and the tables of which some value did not fit.
 
-    Which version the target has, and whether gold wrote all of it, shows when a batch's turn comes.
-    Batches up to `partly_applied` were applied but for open transactions: they come again, and
-    Delta's log cannot tell which rows they wrote. Nor does what a killed run left of the other
-    tables show any more once the first is recorded.
+    Only when a batch's turn comes is it looked up which version the target has, and whether gold
+    knows of all that was written to it. It cannot be told (`again`) of batches up to
+    `partly_applied`, which were applied but for open transactions and come once more; nor, once the
+    first source table is recorded, what a killed run had written of the others.
     """
     warehouse, partly = ledger.warehouse, now.partly_applied or 0
     again = any(stats.first <= partly for batch in batches for stats in batch.stats)
@@ -197,7 +197,7 @@ def _moves_parts(batch: TableBatch) -> bool:
 
 def _record(ledger: Ledger, target: TargetBatch, now: Progress, *, batch: TableBatch) -> None:
     """Record that a source table's batch is applied, before those of the others are."""
-    names = {name[1:] for name in batch.names}
+    names = {name.path for name in batch.names}
     applied = {name: to for name, to in target.applied_batches.items() if name in names}
     row = replace(now.uncounted(), tables={**now.tables, **applied})
     record_progress(ledger.warehouse, [row], ledger.progress_by_target)
@@ -367,13 +367,13 @@ def _with_contract(
     """The progress with what the target was created for, which the table itself tells where nothing
     else does, and where the history of its source tables was trimmed: before a reset of it, too."""
     warehouse, contract = ledger.warehouse, progress.contract
-    told: dict[str, tuple[Horizon, ...]] = {}
+    horizons: dict[str, tuple[Horizon, ...]] = {}
     if contract is None:
         contract = contract_of(warehouse, route.target)
-        told = horizons_of(warehouse, route.target) if contract is not None else {}
+        horizons = horizons_of(warehouse, route.target) if contract is not None else {}
     noted = source_cursor(ledger.progress_by_target, route.source).watermarks
     before = {label: noted[label] for table in tables if (label := label_of(table)) in noted}
-    trimmed = {label: Watermarks(horizons=found) for label, found in told.items()}
+    trimmed = {label: Watermarks(horizons=found) for label, found in horizons.items()}
     watermarks = {**trimmed, **progress.watermarks}
     for label, kept in before.items():
         watermarks.setdefault(label, kept)

@@ -128,7 +128,7 @@ def last_batches(cursor: SourceCursor, pending: PendingChanges) -> dict[Names, i
     looked through."""
     last = dict(cursor.tables)
     for each in pending.stats:
-        names = each.table[1:]
+        names = each.table.path
         changed = each.changed if each.changed is not None else 0
         last[names] = max(last.get(names, 0), changed if changed <= pending.last else 0)
     return dict(sorted(last.items(), key=str))
@@ -139,7 +139,7 @@ def applied_batches(
 ) -> dict[Names, int]:
     """How far a target has applied each name that feeds it, once `tables` are brought forward;
     `last`: the last batch with changes of each name."""
-    now = {table[1:]: last[table[1:]] for table in tables if table[1:] in last}
+    now = {table.path: last[table.path] for table in tables if table.path in last}
     return {**progress.tables, **now}
 
 

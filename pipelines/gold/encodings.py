@@ -49,7 +49,7 @@ def check_encodings(
         TableError: a statement made a column that is read by its declaration one that is read in
             another way, and values of it came.
     """
-    declared = declared_for(source.columns, table[1:])
+    declared = declared_for(source.columns, table.path)
     own = [each for each in stats if _FORMAT in each.formats]
     top = highest(each.highest for each in own)
     if not declared or not types or top is None:

@@ -100,7 +100,9 @@ def _without_parked(warehouse: Warehouse, fed: Mapping[str, KnownTarget]) -> dic
     clashes = collisions((route for target in fed.values() for route in target.tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
     kept = {
-        name: KnownTarget(name, [route for route in target.tables if route[0] not in apart])
+        name: KnownTarget(
+            name, [(table, route) for table, route in target.tables if table not in apart]
+        )
         for name, target in fed.items()
     }
     return {name: target for name, target in kept.items() if target.tables}

@@ -1,5 +1,5 @@
-"""How a target is brought forward by one batch: its key, its columns, how its source's rows fit
-them.
+"""The one builder of batches: how the changes of a target's source tables become its rows, by which
+key.
 
 All batches are built here, of what source tables have new (`table_batches`) and of all their
 history (`history_batches`). What must be asked of Spark for them is asked here, for all tables of a
@@ -113,11 +113,11 @@ class Extent(NamedTuple):
         """As much as was applied to a target; `closed`: the names of source tables whose changes
         wait for a decision."""
         closed_at = last_applied(progress, closed)
-        if progress.tables.keys() <= {table[1:] for table in closed}:
+        if progress.tables.keys() <= {table.path for table in closed}:
             # Nothing brings the target forward since the last of them closed: it stands there.
             last = max(progress.tables.values(), default=0)
             open_then = {names for names, at in progress.tables.items() if at == last}
-            closed_at = {t: at for t, at in closed_at.items() if t[1:] not in open_then}
+            closed_at = {t: at for t, at in closed_at.items() if t.path not in open_then}
         last, partly = progress.last_batch, progress.applied_rows
         return cls(progress.watermarks, last, partly, closed_at=closed_at)
 
@@ -137,7 +137,7 @@ ALL_HISTORY = Extent()
 
 def last_applied(progress: Progress, tables: Iterable[SourceTable]) -> dict[SourceTable, int]:
     """The last batch that a target has whole of source tables, by their names; 0: none."""
-    return {table: progress.tables.get(table[1:], 0) for table in tables}
+    return {table: progress.tables.get(table.path, 0) for table in tables}
 
 
 def histories(
@@ -377,8 +377,8 @@ def key_of(
     """The key columns of a target: those it was made with; of a new one what the YAML says, else
     what the messages of rows name, else those of schemas (`hinted_keys`); () = unknown.
 
-    Raises TableError where messages of a new target name different ones, and not as a renaming
-    that is still `to_come` (see `ComingStatements.renames_to_come`) has it.
+    Raises TableError where messages of a new target name different ones, and not only because some
+    are of before a renaming that is still to come (`ComingStatements.renames_to_come`).
     """
     stored = keys_of(warehouse, route.target)
     if stored:
@@ -416,7 +416,7 @@ def before_renames(names: Iterable[str], renames_to_come: Mapping[str, str]) -> 
 def keys_in_yaml(config: Config, route: Route, table: SourceTable) -> tuple[str, ...]:
     """The key columns that the tables file names for the target, else the source's for the source
     table, as they are called there; () = neither does."""
-    declared = route.keys or declared_for(config.sources[route.source].keys, table[1:])
+    declared = route.keys or declared_for(config.sources[route.source].keys, table.path)
     return gold_names(declared or ())
 
 

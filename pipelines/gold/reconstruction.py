@@ -429,13 +429,13 @@ def _shown_otherwise(change: SchemaChange, now: Collection[str]) -> str | None:
 def types_of_today(feed: Feed) -> list[Sequence[ColumnType]]:
     """The types that messages told, those of renamed columns also under names that no message of
     now has told a type of."""
-    told = {column.name.lower(): column for listed in feed.types for column in listed}
+    typed = {column.name.lower(): column for listed in feed.types for column in listed}
     renamed: list[ColumnType] = []
     for change in (entry.change for entry in feed.lineage):
-        if isinstance(change, RenameColumn) and change.new.lower() not in told:
-            column = told.get(change.old.lower())
+        if isinstance(change, RenameColumn) and change.new.lower() not in typed:
+            column = typed.get(change.old.lower())
             if column is not None:
-                told[change.new.lower()] = moved = column._replace(name=change.new)
+                typed[change.new.lower()] = moved = column._replace(name=change.new)
                 renamed.append(moved)
     return [*feed.types, *([tuple(renamed)] if renamed else [])]
 

@@ -366,7 +366,7 @@ def _target_batch(
     progress = progress_of_route(ledger, route)
     names = {table: ledger.names(table) for table in stats}
     above = {
-        table: max(cursor.batch, *(progress.tables.get(name[1:], 0) for name in of_table))
+        table: max(cursor.batch, *(progress.tables.get(name.path, 0) for name in of_table))
         for table, of_table in names.items()
     }
     fed = [name for of_table in names.values() for name in of_table]

@@ -229,7 +229,7 @@ def _steps(
 ) -> list[tuple[Entry, Statement]]:
     """What there was of a shadow table below a position, but its renames."""
     entries = itertools.chain(ledger.entries.values(), coming)
-    of_shadow = (e for e in entries if TableName(*e.table[1:]).folded() == shadow.folded())
+    of_shadow = (e for e in entries if TableName(*e.table.path).folded() == shadow.folded())
     steps = ((e, ledger.statement(e)) for e in of_shadow if e.place < below)
     return [
         (entry, read)
@@ -244,7 +244,7 @@ def _of_dropped_database(
     """What a DROP DATABASE is to those of the source's tables that were in it: each is dropped."""
     for gone in (clause.table for clause in statement.clauses if clause.kind == "drop_database"):
         for table in sorted(tables, key=str):
-            own = TableName(*table[1:])
+            own = TableName(*table.path)
             db, schema, _ = gone.folded()
             if own.folded()[0] != db or (schema and own.folded()[1] != schema):
                 continue

@@ -152,7 +152,7 @@ def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
         "op": F.lit("truncate"),
         **{
             name: F.lit(value).cast("string")
-            for name, value in zip(("db", "schema", "table"), entry.table[1:], strict=True)
+            for name, value in zip(("db", "schema", "table"), entry.table.path, strict=True)
         },
         "columns": F.lit(None).cast(truncates.schema["columns"].dataType),
         "decoded_at": F.current_timestamp(),

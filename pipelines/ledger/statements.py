@@ -51,7 +51,7 @@ def in_silver(
 def statement_of(entry: Entry, limits: Limits, names: Iterable[SourceTable]) -> Statement:
     """The entry's statement, read, as it concerns the entry's table; `names`: all that the table
     has had."""
-    own, *others = (TableName(*table[1:]) for table in dict.fromkeys((entry.table, *names)))
+    own, *others = (TableName(*table.path) for table in dict.fromkeys((entry.table, *names)))
     text = entry.statement or ""
     nameless = own._replace(name=None)
     read = _of_many(text, entry.dialect, nameless, most=limits.ddl_bytes)

@@ -216,9 +216,9 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         typed=reconstruction.typed_names,
     )
     progress = replace(progress, untyped=untyped, declared=dict(reconstruction.route.columns))
-    other = (
-        progress.contract is not None
-        and (progress.contract.mode, progress.contract.keys) != contract[:2]
+    other = progress.contract is not None and (progress.contract.mode, progress.contract.keys) != (
+        contract.mode,
+        contract.keys,
     )
     batches = {batch.projection.label: batch for batch in reconstruction.batches}
     if progress.outdated is not None:

@@ -83,7 +83,7 @@ def differing(
         return []
     found = changed_settings(before, now)
     changed = {
-        table: names for table in tables if (names := changed_columns(before, now, table[1:]))
+        table: names for table in tables if (names := changed_columns(before, now, table.path))
     }
     for table, names in _held(warehouse, changed).items():
         found.append(f"types of {label_of(table)} ({', '.join(names)})")

@@ -40,7 +40,7 @@ _UNFIT = (pa.ArrowException, struct.error, OverflowError, TypeError, ValueError)
 
 
 def decode(
-    readings: Mapping[str, DecodeSpec],
+    specs: Mapping[str, DecodeSpec],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `bronze.mapInArrow`: bronze columns in, silver columns without `batch` out.
 
@@ -49,15 +49,15 @@ def decode(
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        readers: dict[str, SourceDecoder] = {
-            name: SourceDecoder(reading) for name, reading in readings.items()
+        decoders: dict[str, SourceDecoder] = {
+            name: SourceDecoder(spec) for name, spec in specs.items()
         }
         for batch in batches:
             for part in _parts(batch):
                 # Events and rows make no cycles, and looking for some costs a tenth of the time.
                 gc.disable()
                 try:
-                    decoded = _Part(part, readers).decoded()
+                    decoded = _Part(part, decoders).decoded()
                 finally:
                     gc.enable()
                 yield decoded
@@ -85,8 +85,8 @@ class _Piece(NamedTuple):
 class _Part:
     """The messages of one batch of bronze, and their rows as far as they are read."""
 
-    def __init__(self, batch: pa.RecordBatch, readers: Mapping[str, SourceDecoder]) -> None:
-        self._readers = readers
+    def __init__(self, batch: pa.RecordBatch, decoders: Mapping[str, SourceDecoder]) -> None:
+        self._decoders = decoders
         self._now = time.time_ns() // 1000
         self._sources: list[str] = batch.column("source").to_pylist()
         self._epochs: list[int] = batch.column("epoch").to_pylist()
@@ -94,7 +94,7 @@ class _Part:
         self._utf8 = _utf8(batch.column("value"))
         self._coordinates = Coordinates.of(batch)
         pairs = zip(self._sources, self._messages, strict=True)
-        self._known = [readers[source].recognised(message) for source, message in pairs]
+        self._known = [decoders[source].recognised(message) for source, message in pairs]
         self._rows: list[list[SilverRow]] = [[]] * len(self._messages)
         self._pieces: list[_Piece] = []
 
@@ -106,23 +106,23 @@ class _Part:
             kinds.setdefault(kind, []).append(index)
         # One format after the other: what it takes to read one stays in the processor's cache.
         for (name, source), indexes in sorted(kinds.items()):
-            self._read(name, self._readers[source], indexes)
+            self._read(name, self._decoders[source], indexes)
         counts = [len(rows) for rows in self._rows]
         if any(counts):
             at = chain.from_iterable(map(repeat, range(len(counts)), counts))
             self._pieces.append(_Piece(self._by_rows(), list(at)))
         return _in_order(self._pieces)
 
-    def _read(self, name: str, reader: SourceDecoder, indexes: list[int]) -> None:
+    def _read(self, name: str, decoder: SourceDecoder, indexes: list[int]) -> None:
         """Reads the messages of one format and source: by column what can be, else one by one."""
         messages = self._messages
-        batch = Batch(reader, name, messages, self._epochs, self._coordinates, self._now)
+        batch = Batch(decoder, name, messages, self._epochs, self._coordinates, self._now)
         tables: list[Table] = []
         if name and FORMATS[name].tables is not None:
             sound = indexes if self._utf8 else [at for at in indexes if _is_utf8(messages[at])]
             tables = _tables(batch, [(at, messages[at]) for at in sound])
         # The first message with types not met before is read by itself: it brings their row.
-        tables = [table if table.known(reader) else table.tail() for table in tables]
+        tables = [table if table.known(decoder) else table.tail() for table in tables]
         tables = [table for table in tables if table.changes.at]
         by_column = {at for table in tables for at in table.changes.at}
         for at in indexes:
@@ -130,7 +130,7 @@ class _Part:
                 self._read_one(at)
         for table in tables:
             try:
-                if table.known(reader):
+                if table.known(decoder):
                     self._pieces.append(_Piece(silver_batch(table, batch), table.changes.at))
                     continue
             except Exception as error:
@@ -140,8 +140,8 @@ class _Part:
                 self._read_one(index)
 
     def _read_one(self, at: int) -> None:
-        reader, message = self._readers[self._sources[at]], self._messages[at]
-        self._rows[at] = reader.rows(message, self._epochs[at], self._now, known=self._known[at])
+        decoder, message = self._decoders[self._sources[at]], self._messages[at]
+        self._rows[at] = decoder.rows(message, self._epochs[at], self._now, known=self._known[at])
 
     def _by_rows(self) -> pa.RecordBatch:
         """The rows of the messages that were read one by one."""
@@ -154,10 +154,10 @@ class _Part:
             try:
                 record_batch(rows)
             except _UNFIT as error:
-                reader = self._readers[self._sources[at]]
+                decoder = self._decoders[self._sources[at]]
                 text = f"{type(error).__name__}: {error}"
                 code = Code.DECODER_FAILED
-                rejected = reader.reject(
+                rejected = decoder.reject(
                     self._messages[at],
                     self._epochs[at],
                     self._now,
@@ -172,7 +172,7 @@ class _Part:
 def _tables(batch: Batch, messages: list[tuple[int, Message]]) -> list[Table]:
     """The changes among messages, each with its index, that are read by column."""
     try:
-        changes = batch.reader.changes(batch.format, messages)
+        changes = batch.decoder.changes(batch.format, messages)
         return [table for found in changes if (table := table_of(found, batch)) is not None]
     except Exception as error:
         _not_by_column(batch.format, error)

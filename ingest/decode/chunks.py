@@ -1,11 +1,12 @@
-"""Shards of OceanBase's records as they stand in silver, put together across messages.
+"""Chunks of large records as they stand in silver, put together across messages.
 
-The shards of a record are a run: the same partition, table and transaction, one index behind the
-other (semantics.md, 20). Rows are walked in the order of their partition. A run ends when it is
-complete, when its last index came though another is missing, when the next run of its table and
-transaction begins, when its transaction's commit comes, or when it has waited too long: by the
-source's clock (a later event of its partition is that much younger) or by this one's. A complete
-run gives the rows of its record, any other one reject that holds all its shards.
+OceanBase calls them shards, as is done here. The shards of a record are a run: the same partition,
+table and transaction, one index behind the other (semantics.md, 20). Rows are walked in the order
+of their partition. A run ends when it is complete, when its last index came though another is
+missing, when the next run of its table and transaction begins, when its transaction's commit comes,
+or when it has waited too long: by the source's clock (a later event of its partition is that much
+younger) or by this one's. A complete run gives the rows of its record, any other one reject that
+holds all its shards.
 
 What is delivered twice must not break a run. A shard is skipped if the open run, or an earlier
 whole one, has the same bytes, and if it comes behind a broken run that had it. The rest of a broken
@@ -194,21 +195,21 @@ def _record(part: Part) -> Record:
 
 
 def outcomes(
-    reading: DecodeSpec, *, now: int
+    spec: DecodeSpec, *, now: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow` that gives the silver rows of the runs that have ended."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reader = SourceDecoder(reading._replace(format=FORMAT))
-        for state, found in walk(_parts(batches), now=now, most=_most(reading)):
+        decoder = SourceDecoder(spec._replace(format=FORMAT))
+        for state, found in walk(_parts(batches), now=now, most=_most(spec)):
             if state is State.ENDED:
-                yield record_batch(_rows(found, reader, now))
+                yield record_batch(_rows(found, decoder, now))
 
     return run
 
 
 def spans(
-    reading: DecodeSpec, *, now: int
+    spec: DecodeSpec, *, now: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow` that gives each run's first and last batch, and if it is open.
 
@@ -216,7 +217,7 @@ def spans(
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for state, found in walk(_parts(batches), now=now, most=_most(reading)):
+        for state, found in walk(_parts(batches), now=now, most=_most(spec)):
             numbers = [part.batch for part in found.parts]
             span = [[min(numbers)], [max(numbers)], [state is State.OPEN]]
             yield pa.record_batch(span, schema=_SPAN_SCHEMA)
@@ -237,11 +238,11 @@ def waiting_from(spans: Iterable[tuple[int, int, bool]], end: int) -> int:
     return begin
 
 
-def _most(reading: DecodeSpec) -> int:
-    return int(reading.options[FORMAT].options[SECONDS]) * 1_000_000
+def _most(spec: DecodeSpec) -> int:
+    return int(spec.options[FORMAT].options[SECONDS]) * 1_000_000
 
 
-def _rows(run: Run, reader: SourceDecoder, now: int) -> list[SilverRow]:
+def _rows(run: Run, decoder: SourceDecoder, now: int) -> list[SilverRow]:
     last = run.parts[-1]
     message = Message(
         bundled(part.value or b"" for part in run.parts),
@@ -250,7 +251,7 @@ def _rows(run: Run, reader: SourceDecoder, now: int) -> list[SilverRow]:
         offset=last.offset,
         timestamp=None if last.arrived is None else last.arrived // 1000,
     )
-    return reader.rows(message, last.epoch, now)
+    return decoder.rows(message, last.epoch, now)
 
 
 def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[Part]:

@@ -47,8 +47,8 @@ def joined(
             known = recognised(one) if name is None else Recognised(name)
             events += read(one, known)
         except DecodeError as refused:
-            told = f"object {at} of {len(parts)} in the message: {refused.text}"
-            raise DecodeError(refused.code, told) from None
+            text = f"object {at} of {len(parts)} in the message: {refused.text}"
+            raise DecodeError(refused.code, text) from None
         names.add(known.name)
     if len(names) > 1:
         raise DecodeError(

@@ -79,27 +79,27 @@ class DecodeSpec(NamedTuple):
 class SourceDecoder:
     """Decodes the messages of one source; remembers which column types it has written."""
 
-    def __init__(self, reading: DecodeSpec) -> None:
-        self.source = reading.source
-        self._pinned = reading.format if reading.format != "auto" else None
+    def __init__(self, spec: DecodeSpec) -> None:
+        self.source = spec.source
+        self._pinned = spec.format if spec.format != "auto" else None
         self._known = Recognised(self._pinned) if self._pinned is not None else None
         self.places = Places(
-            order=reading.order,
-            files=reading.files,
-            captured=reading.captured,
-            statements=reading.statements,
+            order=spec.order,
+            files=spec.files,
+            captured=spec.captured,
+            statements=spec.statements,
         )
-        self.declared = Declarations(reading.options)
-        self._null_is_empty = reading.null_is_empty
-        self._options = reading.options
-        self._limits = reading.limits
+        self.declared = Declarations(spec.options)
+        self._null_is_empty = spec.null_is_empty
+        self._options = spec.options
+        self._limits = spec.limits
         self._decoders: dict[str, Decoder] = {}
         self._tables: dict[str, TableDecoder] = {}
         self._schemas: set[tuple[Any, ...]] = set()
-        self._nested = reading.limits.nesting is not None
+        self._nested = spec.limits.nesting is not None
         # No smaller message can be above a limit: a column takes a byte at least.
-        self._least = min(reading.limits.message_bytes, reading.limits.columns)
-        pinned = reading.options.get(reading.format) or next(iter(reading.options.values()))
+        self._least = min(spec.limits.message_bytes, spec.limits.columns)
+        pinned = spec.options.get(spec.format) or next(iter(spec.options.values()))
         self._tombstones = pinned.options.get("tombstone") == "delete" or (
             self._pinned is not None and FORMATS[self._pinned].empty
         )
@@ -157,8 +157,8 @@ class SourceDecoder:
         except DecodeError as error:
             code, text = error.code, error.text
             if name and FORMATS[name].recognise is not None:
-                told = advice_on_refused(message, code, name)
-                text = f"{text}; {told}" if told else text
+                advice = advice_on_refused(message, code, name)
+                text = f"{text}; {advice}" if advice else text
         except Exception as error:
             code, text = Code.DECODER_FAILED, f"{type(error).__name__}: {error}"
         return [self.reject(message, epoch, now, name=name, code=code, text=text)]

@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     """Messages of one source and one format, with the epoch of each and the coordinates of the
     whole part; `now` in microseconds."""
 
-    reader: SourceDecoder
+    decoder: SourceDecoder
     format: str
     messages: Sequence[Message]
     epochs: Sequence[int]
@@ -73,9 +73,9 @@ class Table(NamedTuple):
     keys: tuple[str, ...] | None
     by_arrival: bool
 
-    def known(self, reader: SourceDecoder) -> bool:
+    def known(self, decoder: SourceDecoder) -> bool:
         """Whether there is a row of the column types already, or none is needed."""
-        return reader.knows(self.changes.event)
+        return decoder.knows(self.changes.event)
 
     def tail(self) -> Table:
         """All changes but the first."""
@@ -84,11 +84,11 @@ class Table(NamedTuple):
 
 def table_of(changes: Changes, batch: Batch) -> Table | None:
     """The changes with all that their source says of them; None where they are read one by one."""
-    reader, event = batch.reader, changes.event
-    reader.declared.complete(event)
-    keys = reader.declared.keys_of(event) or event.key_columns or None
+    decoder, event = batch.decoder, changes.event
+    decoder.declared.complete(event)
+    keys = decoder.declared.keys_of(event) or event.key_columns or None
     messages = [batch.messages[at] for at in changes.at]
-    by_arrival = reader.places.of(batch.format, messages[0]).by_arrival
+    by_arrival = decoder.places.of(batch.format, messages[0]).by_arrival
     if keys is None:
         crowded = event.crowded and not by_arrival
         if crowded or any(message.key is not None for message in messages):
@@ -121,11 +121,11 @@ def silver_batch(table: Table, batch: Batch) -> pa.RecordBatch:
 
 def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[str, Any]:
     """Where the changes stand: at the transport, and in the one order."""
-    reader, changes = batch.reader, table.changes
+    decoder, changes = batch.decoder, table.changes
     places = {(one.topic, one.partition): one for one in messages}
-    streams = {place: reader.places.of(batch.format, one).stream for place, one in places.items()}
+    streams = {place: decoder.places.of(batch.format, one).stream for place, one in places.items()}
     if table.by_arrival:
-        orders = [reader.places.arrival(message) for message in messages]
+        orders = [decoder.places.arrival(message) for message in messages]
     else:
         orders = [found or () for found in changes.each("order")]
     pos, s1 = positions(
@@ -143,7 +143,7 @@ def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> di
     )
     return {
         "kind": Repeated("change"),
-        "source": Repeated(reader.source),
+        "source": Repeated(decoder.source),
         "row": Repeated(0),
         "pos": pos,
         "s1": s1,

@@ -38,5 +38,5 @@ def messages(silver: str, *, source: str, unseen: str, above: int | None) -> str
 def is_unapplied(applied_at: Mapping[SourceTable, int]) -> str:
     """True for a row, beside what `messages` says of its message, that is not applied: by the last
     batch of its table that is, where that is told."""
-    told = " ".join(f"WHEN {named(table)} THEN came > {at}" for table, at in applied_at.items())
-    return f"CASE {told} ELSE new END" if told else "new"
+    cases = " ".join(f"WHEN {named(table)} THEN came > {at}" for table, at in applied_at.items())
+    return f"CASE {cases} ELSE new END" if cases else "new"

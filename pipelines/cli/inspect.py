@@ -58,13 +58,13 @@ def inspect(
     framing = framing or "lines"
     if given is not None and is_given(given):
         source = given_source(source, given, format_=format_, framing=framing)
-    reading = _reading(source, format_, framing)
+    spec = _spec(source, format_, framing)
     if messages is not None and source is not None:
-        reading = reading._replace(files=source.files is not None and framing != "kcat")
+        spec = spec._replace(files=source.files is not None and framing != "kcat")
     epoch = source.epoch if source is not None else 0
-    most = reading.limits.unpacked_bytes
+    most = spec.limits.unpacked_bytes
     taken = _messages(files, framing, most) if messages is None else iter(messages)
-    return _silver_rows(islice(taken, first), reading, epoch)
+    return _silver_rows(islice(taken, first), spec, epoch)
 
 
 def first(numbers: Sequence[int]) -> int | None:
@@ -87,7 +87,7 @@ def sampled(source: Source, root: Path, limit: int | None, *, newest: bool) -> l
     return transport_of(source).sample(source, str(root), Sampling(limit or LOOKED_AT, newest))
 
 
-def _reading(source: Source | None, format_: str | None, framing: str) -> DecodeSpec:
+def _spec(source: Source | None, format_: str | None, framing: str) -> DecodeSpec:
     if source is not None:
         from ingest.decode.spec import decode_spec
 
@@ -162,13 +162,13 @@ def _messages(files: Sequence[str], framing: str, most: int | None) -> Iterator[
 
 
 def _silver_rows(
-    taken: Iterator[Message], reading: DecodeSpec, epoch: int
+    taken: Iterator[Message], spec: DecodeSpec, epoch: int
 ) -> Iterator[dict[str, Any]]:
     from ingest.decode.source import SourceDecoder
 
-    reader = SourceDecoder(reading)
+    decoder = SourceDecoder(spec)
     for message in taken:
-        for values in reader.rows(message, epoch):
+        for values in decoder.rows(message, epoch):
             row = dict(zip(COLUMNS, (*values, None), strict=True))
             for name in _TIMES:
                 if row[name] is not None:

@@ -50,8 +50,8 @@ from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse, create_bronze
 from pipelines.silver import declarations, projects
 from pipelines.silver.arrivals import forget_places, placed_again
+from pipelines.silver.chunks import join_chunks, walk_from
 from pipelines.silver.counts import Counts, count
-from pipelines.silver.shards import join_shards, walk_from
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import INPUT, last_batch
 from pipelines.targets.progress import (
@@ -274,7 +274,7 @@ def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
     for table in closed:
         route = ledger.route(ledger.first_name(table))
         tables = {} if route is None else progress_of_route(ledger, route).tables
-        applied_at[table] = tables.get(table[1:], 0)
+        applied_at[table] = tables.get(table.path, 0)
     return _Unapplied(texts.unseen(last, partly), applied_at, begins)
 
 
@@ -332,7 +332,7 @@ def _join(
         checkpoint = warehouse.checkpoint("silver", source.name)
         walk_from(checkpoint, to.decoded, anew=True)
         span, came = (to.decoded - 1, top), bool(counts.shards)
-        join_shards(warehouse, source, checkpoint, span=span, came=came, numbered=numbered)
+        join_chunks(warehouse, source, checkpoint, span=span, came=came, numbered=numbered)
 
 
 @contextmanager
@@ -401,7 +401,7 @@ def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
     for table, batch in found.items():
         route = ledger.route(ledger.first_name(table))
         if route is not None:
-            fed.setdefault(route.target, {})[table[1:]] = min(batch, to.applied)
+            fed.setdefault(route.target, {})[table.path] = min(batch, to.applied)
     noted: list[Progress] = []
     for target, progress in own.items():
         if progress.outdated is None:

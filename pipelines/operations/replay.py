@@ -37,8 +37,8 @@ from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import declarations, projects
 from pipelines.silver.arrivals import placed_again
+from pipelines.silver.chunks import join_chunks, walk_from
 from pipelines.silver.counts import count
-from pipelines.silver.shards import join_shards, walk_from
 from pipelines.silver.split_updates import completed_pairs
 from pipelines.silver.stream import INPUT, last_batch
 from pipelines.targets.contract import made_otherwise
@@ -148,7 +148,7 @@ def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
     once = ("silver/replay", warehouse.next_version("silver", "cdc"))
     warehouse.append(rows, "silver", "cdc", once=once, note=last)
     if source.shards:
-        join_shards(warehouse, source, checkpoint, span=(batch - 1, last), came=True)
+        join_chunks(warehouse, source, checkpoint, span=(batch - 1, last), came=True)
 
 
 def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFrame) -> None:

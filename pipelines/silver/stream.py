@@ -39,8 +39,8 @@ from pipelines.platform.session import NO_DICTIONARIES, ORDERED_BY, having
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
+from pipelines.silver.chunks import chunks_wait, expect_chunks, join_chunks
 from pipelines.silver.counts import Counts, count, counts_in, observed
-from pipelines.silver.shards import expect_shards, join_shards, shards_wait
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.telemetry.activity import ChangeTimes
 
@@ -97,11 +97,11 @@ def decode_source(
             check_same_moment(warehouse, each)
         sharded = source.shards
         bronze = warehouse.stamp("bronze", "messages")
-        if _decoded_up_to(checkpoint) == bronze and not (sharded and shards_wait(checkpoint)):
+        if _decoded_up_to(checkpoint) == bronze and not (sharded and chunks_wait(checkpoint)):
             return Silver(source.name, 0, 0)
         before = last_batch(warehouse)
         if sharded:
-            expect_shards(checkpoint, before)
+            expect_chunks(checkpoint, before)
         written = _stream(warehouse, source, checkpoint, last=before, stop=stop)
         if is_remote():
             rows = warehouse.read("silver", "cdc").where(F.col("batch") > before)
@@ -110,7 +110,7 @@ def decode_source(
             came = any(counts.shards for counts in written)
             span = (before, last_batch(warehouse))
             written += [
-                Counts(rows=join_shards(warehouse, source, checkpoint, span=span, came=came))
+                Counts(rows=join_chunks(warehouse, source, checkpoint, span=span, came=came))
             ]
         if not stop():
             write_whole(Path(checkpoint) / _UP_TO, bronze.encode())

@@ -24,7 +24,7 @@ from pipelines.platform.table_layout import check_layout
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
 from pipelines.silver.arrivals import _carried
-from pipelines.silver.shards import shards_wait
+from pipelines.silver.chunks import chunks_wait
 from pipelines.silver.stream import _decoded_up_to, _writer
 from tests.support.project import Project, canal
 from tests.support.tables import tables_in
@@ -96,7 +96,7 @@ def test_a_damaged_note_of_silver_is_named_with_the_way_out(
     said = rf"^source shop: .* {re.escape(str(note))} cannot be read \(.*\)\. Remove the file and "
     with pytest.raises(SourceError, match=said):
         if name == "shards":
-            shards_wait(str(checkpoint))
+            chunks_wait(str(checkpoint))
         elif name == "writer":
             _writer(str(checkpoint), "shop")
         else:

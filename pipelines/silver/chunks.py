@@ -1,11 +1,11 @@
-"""Records of OceanBase that came in shards are put together in silver (semantics.md, 20).
+"""Large messages that came in chunks are put together in silver (semantics.md, 20).
 
-A shard is a `fragment` row. Behind the stream, once a run, the shards that no record has yet are
-walked (`ingest.decode.chunks`), and what they became is appended: the changes of complete
-records, a reject for each that cannot be completed. It stands at the last shard's coordinates,
-which is how the next walk knows it; so a walk that a crash left unnoted gives nothing twice. A file
-beside the checkpoint notes the batch below which no shard waits, and while no run is under way
-whether any does at all.
+OceanBase calls them shards, and so does what people read. A chunk is a `fragment` row. Behind the
+stream, once a run, the chunks that no record has yet are walked (`ingest.decode.chunks`), and what
+they became is appended: the changes of complete records, a reject for each that cannot be
+completed. It stands at the last chunk's coordinates, which is how the next walk knows it; so a walk
+that a crash left unnoted gives nothing twice. A file beside the checkpoint notes the batch below
+which no chunk waits, and while no run is under way whether any does at all.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from pipelines.platform.warehouse import Warehouse
 _PARTITION = ("epoch", "topic", "partition")
 
 
-def expect_shards(checkpoint: str, before: int) -> None:
-    """Note, before a run's first append, that shards may come behind batch `before`."""
+def expect_chunks(checkpoint: str, before: int) -> None:
+    """Note, before a run's first append, that chunks may come behind batch `before`."""
     note = _Note(checkpoint)
     if note.clear:
         note.write(before + 1)
 
 
-def shards_wait(checkpoint: str) -> bool:
-    """Whether shards may wait for others of their message, as far as the last walk tells."""
+def chunks_wait(checkpoint: str) -> bool:
+    """Whether chunks may wait for others of their message, as far as the last walk tells."""
     return not _Note(checkpoint).clear
 
 
@@ -47,7 +47,7 @@ def walk_from(checkpoint: str, batch: int, *, anew: bool = False) -> None:
     note.write(batch if anew or note.clear else min(note.first, batch))
 
 
-def join_shards(
+def join_chunks(
     warehouse: Warehouse,
     source: Source,
     checkpoint: str,
@@ -56,9 +56,9 @@ def join_shards(
     came: bool,
     numbered: Callable[[DataFrame], DataFrame] | None = None,
 ) -> int:
-    """Append what the shards make, as the next batch; how many rows.
+    """Append what the chunks make, as the next batch; how many rows.
 
-    `span`: the last batch before this run's and the last one now; `came`: shards are among them.
+    `span`: the last batch before this run's and the last one now; `came`: chunks are among them.
     `numbered` gives the rows their batches, where these are others, none above the last one.
     """
     note = _Note(checkpoint)
@@ -70,10 +70,10 @@ def join_shards(
         return 0
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     recent = silver.where((F.col("batch") >= first) & (F.col("batch") <= last))
-    shards = recent.where(
+    chunks = recent.where(
         (F.col("kind") == "fragment") & F.array_contains("warnings", Code.SHARD.value)
     )
-    extent = shards.agg(F.min("s1"), F.max("s1")).first()
+    extent = chunks.agg(F.min("s1"), F.max("s1")).first()
     if extent is None or extent[0] is None:
         note.write(last + 1, clear=True)
         return 0
@@ -82,7 +82,7 @@ def join_shards(
         & F.col("s1").between(extent[0], extent[1])
         & (F.col("kind") == "fragment")
     )
-    rows = _walked(recent, shards, earlier)
+    rows = _walked(recent, chunks, earlier)
     now, read = time.time_ns() // 1000, decode_spec(source)
     ended = rows.mapInArrow(outcomes(read, now=now), SILVER_COLUMNS)
     known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
@@ -99,14 +99,14 @@ def join_shards(
     return made
 
 
-def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFrame:
-    """The rows of a walk, in its order: shards, and the commits of their transactions."""
+def _walked(recent: DataFrame, chunks: DataFrame, earlier: DataFrame) -> DataFrame:
+    """The rows of a walk, in its order: chunks, and the commits of their transactions."""
     settled = recent.where(
         (F.col("format") == FORMAT) & F.col("kind").isin("change", "reject")
     ).select(*MESSAGE, F.lit(True).alias("settled"))
     seen = earlier.select("value_hash", F.lit(True).alias("seen"))
     pieces = (
-        shards.select(*COLUMNS, "value_hash")
+        chunks.select(*COLUMNS, "value_hash")
         .join(settled.distinct(), [*MESSAGE], "left")
         .join(seen.distinct(), "value_hash", "left")
         .drop("value_hash")
@@ -115,14 +115,14 @@ def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFra
         recent.where((F.col("kind") == "control") & F.col("op").isin("commit", "rollback"))
         .select(*COLUMNS)
         .join(
-            shards.select(*_PARTITION, "tx_id").distinct(),
+            chunks.select(*_PARTITION, "tx_id").distinct(),
             [*_PARTITION, "tx_id"],
             "semi",
         )
         .select(*COLUMNS, F.lit(False).alias("settled"), F.lit(False).alias("seen"))
     )
     newest = (
-        recent.join(shards.select(*_PARTITION).distinct(), [*_PARTITION], "semi")
+        recent.join(chunks.select(*_PARTITION).distinct(), [*_PARTITION], "semi")
         .groupBy(*_PARTITION)
         .agg(F.max("event_time").alias("newest"))
     )

@@ -20,7 +20,7 @@ FOLDER = range(3, 21)  # files of a folder
 # What imports goes downward: a package, or a file beside the packages of `ingest/`, knows only what
 # stands in the lines above its own.
 FLOORS = (
-    ("ingest.addresses", "ingest.codes", "ingest.names", "ingest.position"),
+    ("ingest.addresses", "ingest.codes", "ingest.memo", "ingest.names", "ingest.position"),
     ("ingest.errors",),
     ("ingest.events",),
     ("ingest.values",),
@@ -446,6 +446,36 @@ def test_twelve_files_show_how_the_product_works() -> None:
     for path, about in listed:
         for name in re.findall(r"`(?:\w+\.)?(\w+)`", about):
             assert re.search(rf"(def|class) {name}\b", files[path]), (path, name)
+
+
+def test_the_maps_have_every_package() -> None:
+    """Of `ingest/` also the files beside the packages, and those beside the packages of `sql/`."""
+    core = (ROOT / "ingest/README.md").read_text()
+    edge = (ROOT / "pipelines/README.md").read_text()
+    beside = [*(ROOT / "ingest").glob("*.py"), *(ROOT / "ingest/sql").glob("*.py")]
+    lacking = {file.name for file in beside if file.name not in core} - {"__init__.py"}
+    lacking |= {f.name for f in _folders("pipelines") if f"`{f.name}/`" not in edge}
+    # Of the families of formats the map says that they are packages.
+    families = set(_folders("ingest/formats"))
+    for folder in set(_folders("ingest")) - families:
+        path = folder.relative_to(ROOT / "ingest").as_posix()
+        lacking |= {path} if f"`{path}/`" not in core else set()
+    assert lacking == set()
+
+
+def _folders(below: str) -> list[Path]:
+    """The packages within a folder of the repository."""
+    return [file.parent for file in (ROOT / below).rglob("*/__init__.py")]
+
+
+@pytest.mark.parametrize("file", CORE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_is_remembered_has_a_bound(file: Path) -> None:
+    """`ingest.memo.Memo` and `lru_cache` say it where they are made; nobody keeps one by hand."""
+    text = file.read_text(encoding="utf-8")
+    assert re.findall(r"@(?:functools\.)?(?:cache|lru_cache)\n|lru_cache\(None", text) == []
+    by_hand = re.findall(r"if len\(([\w.]+)\) >= \w+:\n +\1\.clear\(\)", text)
+    # A set, whose members are known once the rows that they are of are made.
+    assert by_hand == (["self._schemas"] if module_of(file) == "ingest.decode.source" else [])
 
 
 @pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))

@@ -302,7 +302,7 @@ def _unescaped(text: str) -> str:
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-@lru_cache
+@lru_cache(maxsize=16)
 def _tokenizer(dialect: str) -> Tokenizer:
     from sqlglot.dialects.dialect import Dialect
 

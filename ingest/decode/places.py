@@ -10,9 +10,9 @@ from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.files.record import file_header
 from ingest.formats import FORMATS, order_scheme
+from ingest.memo import Memo
 from ingest.wire.contract import Format, Message
 
-_KNOWN_MOST = 10_000
 _SENT = ("sequenceId", "storeDataSequence", "scn")
 _SHOWN = 80
 
@@ -35,7 +35,7 @@ class Places:
         self._files = files
         self._captured = captured
         self._statements = statements
-        self._known: dict[tuple[str | None, str, int], Place] = {}
+        self._known: Memo[tuple[str | None, str, int], Place] = Memo(most=10_000)
 
     def of(self, name: str | None, message: Message) -> Place:
         """The place of a message in a format; remembered for its topic and partition.
@@ -49,8 +49,6 @@ class Places:
         own = file_header(partition, topic)
         of_file = self._files or (self._captured and own in message.headers[-1:])
         stream = partition if of_file else order.stream_number(topic, partition)
-        if len(self._known) >= _KNOWN_MOST:
-            self._known.clear()
         by_arrival = order_scheme(self._order, name) == "arrival"
         place = self._known[name, topic, partition] = Place(stream, by_arrival)
         return place

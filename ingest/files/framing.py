@@ -234,3 +234,5 @@ FRAMINGS: dict[str, Callable[[Chunks], Iterator[Record]]] = {
     "base64_lines": _by_line(_base64),
     "kcat": _by_line(_kcat),
 }
+"""By name. To add one: a row here, its name in `Files` (`ingest/config/transports.py`), and what is
+one message by it in `files.framing` of `pipelines/documentation/keys.py`."""

@@ -17,12 +17,12 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats import FORMATS
+from ingest.memo import Memo
 from ingest.values.jsontext import UNREADABLE, check_utf8, excerpt, parse
 from ingest.wire.contract import Format, Message, TopLevel
 from ingest.wire.strangers import advice, advice_on_bytes
 
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_MEMO_MOST = 4_096
 _NAMES_MOST = 64
 _SPACES = b" \t\r\n\xef\xbb\xbf"
 
@@ -83,7 +83,7 @@ class Detection:
             for name, format_ in formats.items()
             if format_.recognise_bytes is not None
         )
-        self._memo: dict[tuple[str, ...], _Known] = {}
+        self._memo: Memo[tuple[str, ...], _Known] = Memo(most=4_096)
 
     def detect(self, top: TopLevel, message: Message) -> str:
         """The one format that recognises a JSON message by its top level.
@@ -138,8 +138,6 @@ class Detection:
                 sure.append(name)
         known = _Known(tuple(sure), tuple(asked))
         if len(names) <= _NAMES_MOST:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
             self._memo[names] = known
         return known
 

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.memo import Memo
 from ingest.values import canonical
-
-_MEMO_MOST = 65_536
 
 
 class Clock:
@@ -16,7 +15,7 @@ class Clock:
 
     def __init__(self, zone: str | None) -> None:
         self._zone = zone
-        self._memo: dict[str, tuple[int | None, list[str]]] = {}
+        self._memo: Memo[str, tuple[int | None, list[str]]] = Memo(most=65_536)
 
     def micros(self, text: str | None, warnings: list[str]) -> int | None:
         """Microseconds since the epoch; None where there is no time, or none that is known."""
@@ -24,8 +23,6 @@ class Clock:
             return None
         found = self._memo.get(text)
         if found is None:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
             doubts: list[str] = []
             found = civil_micros(text, self._zone, doubts), doubts
             self._memo[text] = found

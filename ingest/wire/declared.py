@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import ColumnType, Row, Types
+from ingest.memo import Memo
 from ingest.names import declared_for
 from ingest.values import canonical
 from ingest.values.jsontext import nested
@@ -24,7 +25,6 @@ from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, JSON_TE
 Convert = Callable[[Any, list[str]], str | None]
 """One value other than null, as JSON gave it, -> canonical text; may add warnings."""
 
-_MEMO_MOST = 10_000
 T = TypeVar("T")
 
 
@@ -63,7 +63,7 @@ class TableTypes:
         self._options = options
         self._convert = convert
         self._spark = spark
-        self._memo: dict[Hashable, Columns] = {}
+        self._memo: Memo[Hashable, Columns] = Memo(most=10_000)
 
     def of(
         self,
@@ -77,8 +77,6 @@ class TableTypes:
         """
         found = self._memo.get((names, key))
         if found is None:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
             found = self._memo[names, key] = self._build(names, dict(sent()))
         return found
 

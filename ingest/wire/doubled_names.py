@@ -16,6 +16,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.memo import Memo
 from ingest.values.jsontext import UNREADABLE, compacted, lenient
 from ingest.wire.contract import TopLevel
 
@@ -26,7 +27,6 @@ _OF_ROWS = frozenset(("payload", "before", "after", "source", "op", "ddl", "data
 """One of these stands in an envelope; without any the top level is a row."""
 _REPEATED = "schema"
 """The member that is the same in most messages of a table, and as large as the rest of them."""
-_SCHEMAS_MOST = 1_000
 
 
 class _Part(NamedTuple):
@@ -37,7 +37,7 @@ class _Part(NamedTuple):
     """
 
     members: Mapping[str, _Part]
-    sound: dict[int, bytes] | None = None
+    sound: Memo[int, bytes] | None = None
 
 
 class _Object(list[tuple[str, Any]]):
@@ -101,7 +101,9 @@ def _parts(paths: tuple[str, ...]) -> _Part:
     members: dict[str, _Part] = {}
     for name in dict.fromkeys(path.partition(".")[0] for path in paths):
         inner = tuple(path[len(name) + 1 :] for path in paths if path.startswith(f"{name}."))
-        members[name] = _parts(inner)._replace(sound={} if name == _REPEATED else None)
+        members[name] = _parts(inner)._replace(
+            sound=Memo(most=1_000) if name == _REPEATED else None
+        )
     return _Part(members)
 
 
@@ -128,8 +130,6 @@ def _sound(inner: bytes, part: _Part) -> bool:
     else:
         return True
     if found and part.sound is not None:
-        if len(part.sound) >= _SCHEMAS_MOST:
-            part.sound.clear()
         part.sound[len(inner)] = inner
     return found
 

@@ -14,13 +14,13 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec import NODEFAULT, Raw, Struct
 
+from ingest.memo import Memo
 from ingest.values.jsontext import UNREADABLE
 
 T = TypeVar("T", bound=Struct)
 _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _WRITTEN = msgspec.json.Encoder().encode
 _PLAIN = int | str | None
-_FORMS_MOST, _KINDS_MOST, _TOPICS_MOST = 64, 1_000, 1_000
 _NAMES_MOST, _NAME_MOST = 64, 256
 """Members of an object of the envelope, and the characters of a name: what is remembered of a kind
 of messages is small, whatever they hold."""
@@ -45,9 +45,9 @@ class Forms(Generic[T]):
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        self._by_topic: dict[str, _Decode] = {}
-        self._forms: dict[_Names, _Decode | None] = {}
-        self._seen: dict[_Names, int] = {}
+        self._by_topic: Memo[str, _Decode] = Memo(most=1_000)
+        self._forms: Memo[_Names, _Decode | None] = Memo(most=64)
+        self._seen: Memo[_Names, int] = Memo(most=1_000)
 
     def read(self, value: bytes, topic: str) -> T | None:
         """The message read into the format's struct, with defaults for members that it lacks.
@@ -59,8 +59,6 @@ class Forms(Generic[T]):
         found = self._form(value)
         if found is None or found is decode:
             return None
-        if len(self._by_topic) >= _TOPICS_MOST:
-            self._by_topic.clear()
         self._by_topic[topic] = found
         return cast("T | None", _read(found, value))
 
@@ -72,13 +70,9 @@ class Forms(Generic[T]):
             return None
         if names in self._forms:
             return self._forms[names]
-        if len(self._seen) >= _KINDS_MOST:
-            self._seen.clear()
         seen = self._seen[names] = self._seen.get(names, 0) + 1
         if seen < SEEN:
             return None
-        if len(self._forms) >= _FORMS_MOST:
-            self._forms.clear()
         try:
             decode: _Decode | None = msgspec.json.Decoder(_struct(names, self._part)).decode
         except (TypeError, ValueError):

@@ -10,6 +10,7 @@ from typing import Any
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.memo import Memo
 from ingest.values.jsontext import Glimpses, members
 from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import TopLevel
@@ -183,12 +184,9 @@ def _has(schema: bytes, member: str) -> bool:
     found = False
     if schema.startswith(b"{") and f'"{member}"'.encode() in schema:
         found = member in members(schema)
-    if len(_SCHEMAS) >= _SCHEMAS_MOST:
-        _SCHEMAS.clear()
     _SCHEMAS[member, len(schema)] = schema, found
     return found
 
 
-_SCHEMAS: dict[tuple[str, int], tuple[bytes, bool]] = {}
+_SCHEMAS: Memo[tuple[str, int], tuple[bytes, bool]] = Memo(most=1_000)
 """Member and length of a schema block -> the last such block, and whether it has the member."""
-_SCHEMAS_MOST = 1_000

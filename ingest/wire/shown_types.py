@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ingest.events import ColumnType, Row, Types
+from ingest.memo import Memo
 from ingest.names import declared_for
 from ingest.values.source_types import spark_type, types_of
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Convert, Texts, in_sent_names, sql_converter
-
-_PATTERNS_MOST = 1_000
 
 
 class ShownTypes:
@@ -46,14 +45,12 @@ class ShownTypes:
         self._family = family
         self._source_type = source_type
         self._known = [source_type(index, None) for index in range(len(names))]
-        self._patterns: dict[tuple[str | None, ...], Types | None] = {}
+        self._patterns: Memo[tuple[str | None, ...], Types | None] = Memo(most=1_000)
 
     def of(self, words: Sequence[str | None]) -> Types | None:
         """The types of all columns, once a row has shown `words`, a word a column."""
         pattern = tuple(words)
         if pattern not in self._patterns:
-            if len(self._patterns) >= _PATTERNS_MOST:
-                self._patterns.clear()
             self._patterns[pattern] = self._shown(pattern)
         return self._patterns[pattern]
 

@@ -13,14 +13,13 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.events import Row, Types
+from ingest.memo import Memo
 from ingest.names import lowered
 from ingest.values import jsontext
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Columns, Convert, TableTypes, Texts, sql_converter, sql_spark_type
 from ingest.wire.text_columns import Reading, readings_of
-
-_SHAPES_MOST = 1_000
 
 
 class Shape(NamedTuple):
@@ -60,7 +59,7 @@ class TypedRows:
         self._hidden = hidden
         self._keys = frozenset(keys or ())
         self._lobs = lobs
-        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._shapes: Memo[tuple[str, ...], Shape] = Memo(most=1_000)
         self._of_type: dict[str, tuple[str, ...]] = {}
 
     def of_type(self, name: str) -> tuple[str, ...]:
@@ -131,8 +130,6 @@ class TypedRows:
                 word = "key" if self._keys == set(names) else "partial"
             warnings.append((Code.PARTIAL_IMAGE if known else Code.TYPES_NOT_IN_IMAGE).value)
         converts = self._columns.converts
-        if len(self._shapes) >= _SHAPES_MOST:
-            self._shapes.clear()
         shape = self._shapes[names] = Shape(
             tuple((name, converts[name]) for name in names if name in converts),
             word,
@@ -208,9 +205,6 @@ def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[st
             image[name] = jsontext.nested(raw, name)
 
 
-_MEMO_MOST = 10_000
-
-
 class TableRows:
     """Remembers, per table, type block and keys, how its rows are read.
 
@@ -231,7 +225,9 @@ class TableRows:
             convert=convert or sql_converter(texts),
             spark=spark or sql_spark_type(texts),
         )
-        self._memo: dict[tuple[TableName, Hashable, tuple[str, ...] | None], TypedRows] = {}
+        self._memo: Memo[tuple[TableName, Hashable, tuple[str, ...] | None], TypedRows] = Memo(
+            most=10_000
+        )
 
     def of(
         self,
@@ -247,8 +243,6 @@ class TableRows:
         """
         found = self._memo.get((table, key, keys))
         if found is None:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
             types = sent()
             columns = self._tables.of(table, key, types.items)
             found = self._memo[table, key, keys] = TypedRows(

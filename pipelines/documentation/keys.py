@@ -362,9 +362,8 @@ SOURCE: Mapping[str, Key] = {
     ),
     "files.framing": Key(
         "What one message is in a file: a line, the whole file, a length and as many bytes, a "
-        "datum "
-        "of an Avro container, a line of hexadecimal digits or base64, or a line of `kcat -J` with "
-        "key, partition and offset.",
+        "datum of an Avro container, a line of hexadecimal digits or base64, or a line of "
+        "`kcat -J` with key, partition and offset.",
         "kcat",
         "line",
     ),

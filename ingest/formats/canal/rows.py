@@ -22,6 +22,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.canal.types import NamedTypes, TableColumns
+from ingest.memo import Memo
 from ingest.names import lowered
 from ingest.values.jsontext import Images
 from ingest.wire.contract import TableName
@@ -29,8 +30,6 @@ from ingest.wire.declared import Convert, texts
 from ingest.wire.text_columns import Reading, readings_of
 
 _Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]
-_MEMO_MOST = 4_000
-_SHAPES_MOST = 1_000
 
 
 class Shape(NamedTuple):
@@ -58,7 +57,7 @@ class RowReader:
         self.lobs = table.lobs
         self.coded = table.coded
         self._declared = table.declared
-        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._shapes: Memo[tuple[str, ...], Shape] = Memo(most=1_000)
 
     def typed(self, images: Images) -> bool:
         """Whether every column of the images has a type."""
@@ -173,8 +172,6 @@ class RowReader:
             word,
             bool(self._declared) and not self._declared <= lowered(names),
         )
-        if len(self._shapes) >= _SHAPES_MOST:
-            self._shapes.clear()
         self._shapes[names] = shape
         return shape
 
@@ -202,7 +199,7 @@ class RowReaders:
     def __init__(self, types: NamedTypes, *, unlogged: bool = False) -> None:
         self.unlogged = unlogged
         self._types = types
-        self._memo: dict[_Known, RowReader] = {}
+        self._memo: Memo[_Known, RowReader] = Memo(most=4_000)
         self._last: tuple[_Known, RowReader] | None = None
 
     def of(
@@ -231,8 +228,6 @@ class RowReaders:
         return self._memo.get(key) or self._made(key)
 
     def _made(self, key: _Known) -> RowReader:
-        if len(self._memo) >= _MEMO_MOST:
-            self._memo.clear()
         table, names, codes, keys = key
         reader = RowReader(self._types.of(table, names, codes), keys)
         self._memo[key] = reader

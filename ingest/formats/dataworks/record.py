@@ -12,6 +12,7 @@ from ingest.ddl.dialect import dialect_of_database
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.dataworks.types import columns_of
+from ingest.memo import Memo
 from ingest.names import ROW_IDS, declared_for
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
@@ -25,7 +26,6 @@ BEFORE = frozenset(("UPDATE_BEFOR", "UPDATE_BEFORE"))
 """StreamX spells it without its last letter."""
 _OPS = {**ROWS, **dict.fromkeys((*sorted(BEFORE), "UPDATE_AFTER"), "update"), **CONTROLS}
 VERSIONS = frozenset(("0.0.1", "1.0.0"))
-_MEMO_MOST = 10_000
 _NOTHING = msgspec.Raw(b"")
 
 
@@ -98,7 +98,7 @@ class TablesOfSchemas:
 
     def __init__(self, options: FormatOptions) -> None:
         self._options = options
-        self._memo: dict[bytes, Table] = {}
+        self._memo: Memo[bytes, Table] = Memo(most=10_000)
         self._last: tuple[bytes, Table] | None = None
 
     def of(self, raw: msgspec.Raw) -> Table:
@@ -109,8 +109,6 @@ class TablesOfSchemas:
             return last[1]
         found = self._memo.get(block)
         if found is None:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
             schema = parse(block or b"null", _SCHEMA.decode, []) or _Schema()
             found = self._memo[block] = self._build(schema)
         self._last = block, found

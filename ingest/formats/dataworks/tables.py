@@ -28,6 +28,7 @@ from ingest.formats.dataworks.record import (
     op_of,
     record_event,
 )
+from ingest.memo import Memo
 from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message
 from ingest.wire.doubled_names import check_names
@@ -45,7 +46,6 @@ _PAYLOAD = {
     "ddl": Part(Ddl),
 }
 _FORM = Part(Record, {"payload": Part(Payload, _PAYLOAD)})
-_SCHEMAS_MOST = 10_000
 
 
 class _Sent(msgspec.Struct, gc=False):
@@ -67,7 +67,7 @@ class Tables:
         self._envelope = envelope
         self._forms: Forms[Record] = Forms(_FORM)
         self._last: tuple[bytes, Table] | None = None
-        self._known: dict[bytes, Table] = {}
+        self._known: Memo[bytes, Table] = Memo(most=10_000)
 
     def read(self, messages: Sequence[tuple[int, Message]]) -> list[Changes]:
         """The regular changes among messages, table by table."""
@@ -124,8 +124,6 @@ class Tables:
         table = self._known.get(block)
         if table is None:
             check_names(value, flat=False, envelope=self._envelope)
-            if len(self._known) >= _SCHEMAS_MOST:
-                self._known.clear()
             table = self._known[block] = self._schemas.of(schema)
         self._last = block, table
         return table

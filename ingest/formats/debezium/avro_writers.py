@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.envelope import Inner, family_of_connector, names_of
 from ingest.formats.debezium.keys import JsonKeys, Texts
 from ingest.formats.debezium.schema import Block, Schemas
+from ingest.memo import Memo
 from ingest.wire.avro.connect import Field, column_namer, connect_field
 from ingest.wire.avro.framing import OTHER_LANGUAGES, confluent, not_confluent, other_language
 from ingest.wire.avro.reader import UNREADABLE, Read, reader
@@ -28,8 +29,6 @@ from ingest.wire.avro.registry import Access, Registry, SchemaFolder, SchemaSour
 from ingest.wire.avro.schema import Field as AvroField
 from ingest.wire.avro.schema import Type, parse_schema, present
 from ingest.wire.contract import FormatOptions, TableName
-
-_MOST_WRITERS = 1_000
 
 
 class Writers:
@@ -50,7 +49,7 @@ class Writers:
             )
             self._sources.append(Registry(access))
         self._name_of = column_namer(given.get("field_name_adjustment", "none"))
-        self._known: dict[int | bytes, Writer] = {}
+        self._known: Memo[int | bytes, Writer] = Memo(most=1_000)
 
     def of(self, data: bytes, schemas: Schemas) -> tuple[Writer, int]:
         """The writer of framed bytes, and where the datum begins. Raises bad_avro,
@@ -74,8 +73,6 @@ class Writers:
     def _made(
         self, key: int | bytes, texts: tuple[str, ...] | tuple[bytes], schemas: Schemas
     ) -> Writer:
-        if len(self._known) >= _MOST_WRITERS:
-            self._known.clear()
         other = _of_another_language(texts[-1])
         if other is not None:
             raise DecodeError(Code.UNSUPPORTED, other)
@@ -151,7 +148,6 @@ class AvroKeys:
 
 
 Namer = Callable[[AvroField], str]
-_MOST_TABLES = 1_000
 
 
 class Change(NamedTuple):
@@ -184,8 +180,8 @@ class Writer:
         self._schemas = schemas
         self._name_of = name_of
         self._any: Read | None = None
-        self._readings: dict[tuple[str, TableName | None], _Reading] = {}
-        self._rows: dict[tuple[str, TableName | None], ReadRow] = {}
+        self._readings: Memo[tuple[str, TableName | None], _Reading] = Memo(most=1_000)
+        self._rows: Memo[tuple[str, TableName | None], ReadRow] = Memo(most=1_000)
         self._last: _Reading | None = None
         self.record = type_.kind == "record"
         self.envelope = self.record and is_envelope(type_)
@@ -239,7 +235,6 @@ class Writer:
         if read is None:
             fields = self.block.fields
             columns = self._schemas.columns(self.block, fields, names, family=family)
-            _make_room(self._rows)
             read = self._rows[key] = row_reader(self._type, fields, columns)
         try:
             row, end = read(data, start, [])
@@ -261,7 +256,6 @@ class Writer:
         }
         envelope = envelope_reader(self._type, rows)
         canonical = columns._replace(canonical=True)
-        _make_room(self._readings)
         made = self._readings[key] = _Reading(key, canonical, envelope)
         return made
 
@@ -278,11 +272,6 @@ class Writer:
 
     def _column(self, field: AvroField) -> Field:
         return connect_field(field, self._name_of(field))
-
-
-def _make_room(memo: dict[Any, Any]) -> None:
-    if len(memo) >= _MOST_TABLES:
-        memo.clear()
 
 
 def _whole(data: bytes, end: int) -> None:

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 from ingest.events import Types
 from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.values import ReadArray
+from ingest.memo import Memo
 from ingest.wire.declared import Convert
 from ingest.wire.text_columns import Reading, readings_of
-
-_MOST_SHAPES = 1_000
 
 
 class Shape(NamedTuple):
@@ -43,7 +42,7 @@ class Columns(NamedTuple):
     names: frozenset[str]
     sent: int
     keys: tuple[str, ...] | None
-    shapes: dict[tuple[str, ...], Shape]
+    shapes: Memo[tuple[str, ...], Shape]
     family: str
     canonical: bool = False
     invented: Mapping[str, frozenset[str]] = {}
@@ -51,8 +50,6 @@ class Columns(NamedTuple):
 
     def shape(self, names: tuple[str, ...]) -> Shape:
         """What a row of these columns needs, worked out and remembered."""
-        if len(self.shapes) >= _MOST_SHAPES:
-            self.shapes.clear()
         known = [(name, self.converts.get(name)) for name in names]
         made = self.shapes[names] = Shape(
             tuple((name, None if c is encoded.integer else c) for name, c in known if c),

@@ -43,6 +43,7 @@ from ingest.formats.debezium.topics import (
     schema_change_event,
 )
 from ingest.formats.debezium.unavailable import DEFAULT
+from ingest.memo import Memo
 from ingest.values import jsontext
 from ingest.wire.avro.framing import framed_json
 from ingest.wire.contract import (
@@ -61,7 +62,6 @@ _OUTER, _INNER = msgspec.json.Decoder(Outer), msgspec.json.Decoder(Inner)
 _IMAGES = {"before", "after"}
 _OF_MATERIALIZE = _IMAGES | {"transaction"}
 _START = b'{"schema":'
-_MOST_TOPICS = 1_000
 
 
 class _Opening(NamedTuple):
@@ -77,7 +77,7 @@ class _Debezium:
     def __init__(self, options: FormatOptions) -> None:
         self._rows = Rows(options)
         self._flattened = Flattened(options, self._rows)
-        self._openings: dict[str, _Opening] = {}
+        self._openings: Memo[str, _Opening] = Memo(most=1_000)
 
     def decode(self, message: Message) -> Iterator[Event]:
         """The event of one message. Raises DecodeError for a message that is none."""
@@ -150,8 +150,6 @@ class _Debezium:
         raw = bytes(outer.schema)
         block = self._rows.schemas.block(raw)
         if block.fields and value.startswith(_START) and value.startswith(raw, len(_START)):
-            if len(self._openings) >= _MOST_TOPICS:
-                self._openings.clear()
             self._openings[message.topic] = _Opening(_START + raw, block)
         return block
 

@@ -47,6 +47,7 @@ from ingest.formats.debezium.values import (
     binary_in_text,
     variable_scale,
 )
+from ingest.memo import Memo
 from ingest.names import declared_for
 from ingest.values import jsontext
 from ingest.values.source_types import types_of
@@ -54,8 +55,6 @@ from ingest.wire.avro.connect import Field
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Convert, in_any_case, in_sent_names, plain
 
-_MOST_BLOCKS = 1_000
-_MOST_TABLES = 10_000
 _SOURCE_TYPE = "__debezium.source.column."
 _SIZED = {
     "decimal",
@@ -93,7 +92,7 @@ class Block:
         self.fields = _without_cells(schema.fields or ()) if schema is not None else ()
         self.row = _without_cells(_row_fields(self.fields))
         self.images_alone = [field.field for field in self.fields] == ["before", "after"]
-        self.memo: dict[tuple[int, str, TableName | None, bool], Columns] = {}
+        self.memo: Memo[tuple[int, str, TableName | None, bool], Columns] = Memo(most=10_000)
         self._columns: tuple[Field, ...] | None = None
 
     def columns_of_row(self, word: Callable[[str], str | None]) -> tuple[Field, ...]:
@@ -112,7 +111,7 @@ class Schemas:
         self._options = options
         self.named = bool(options.columns or options.keys)
         self._handling = handling
-        self._blocks: dict[bytes, Block] = {}
+        self._blocks: Memo[bytes, Block] = Memo(most=1_000)
         self._none = Block(None)
 
     def block(self, raw: bytes) -> Block:
@@ -121,8 +120,6 @@ class Schemas:
             return self._none
         found = self._blocks.get(raw)
         if found is None:
-            if len(self._blocks) >= _MOST_BLOCKS:
-                self._blocks.clear()
             found = self._blocks[raw] = Block(_schema(raw))
         return found
 
@@ -140,8 +137,6 @@ class Schemas:
         key = (id(fields), family, names if self.named else None, of_flink)
         found = block.memo.get(key)
         if found is None:
-            if len(block.memo) >= _MOST_TABLES:
-                block.memo.clear()
             reads = read_of_flink if of_flink else read
             found = block.memo[key] = self._build(fields, names, family, reads=reads)
         return found
@@ -200,7 +195,7 @@ class Schemas:
             frozenset(converts),
             len(fields),
             tuple(keys) or None,
-            {},
+            Memo(most=1_000),
             family,
             invented=made_up,
             arrays=arrays,

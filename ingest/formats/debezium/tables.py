@@ -37,6 +37,7 @@ from ingest.formats.debezium.keys import without_table
 from ingest.formats.debezium.order import crowded, orders_of
 from ingest.formats.debezium.rows import Rows, completeness
 from ingest.formats.debezium.schema import Block, of_flink
+from ingest.memo import Memo
 from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName
 from ingest.wire.doubled_names import check_names
@@ -49,7 +50,7 @@ _BY_ROW = frozenset(("cassandra", "scylla"))
 _NO_IMAGE = (b"", b"null")
 _NONE = frozenset((None,))
 _START = b'{"schema":'
-_TOPICS_MOST, _OPENINGS_MOST = 100, 32
+_OPENINGS_MOST = 32
 
 
 class _Sent(msgspec.Struct, gc=False):
@@ -94,7 +95,7 @@ class _Envelopes:
         self._bare: Forms[Inner] = Forms(bare)
         beside = (others | inner.keys()) - {"payload"}
         self._wrapped: Forms[Outer] = Forms(Part(Outer, {"payload": bare}, beside))
-        self._openings: dict[str, list[_Opening]] = {}
+        self._openings: Memo[str, list[_Opening]] = Memo(most=100)
 
     def of(self, message: Message) -> tuple[Inner, Block] | None:
         """The envelope of one message; None where it is not regular."""
@@ -128,8 +129,6 @@ class _Envelopes:
         if not block.fields:
             return None
         if known is None:
-            if len(self._openings) >= _TOPICS_MOST:
-                self._openings.clear()
             known = self._openings[topic] = []
         found = _Opening(_START + raw, block)
         known.insert(0, found)

@@ -18,6 +18,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row, Types
 from ingest.formats.dts.record import DOCUMENT, Image, Record, image_of, read
 from ingest.formats.dts.types import Widened, corrections, family_of_source, source_types
+from ingest.memo import Memo
 from ingest.names import ROW_IDS
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
@@ -44,7 +45,6 @@ _OPS = {
     **{"INIT": "snapshot", "FILL": "other", "FINISH": "other", "CONTROL": "other"},
     **{"RDB": "other", "NOOP": "other"},
 }
-_MEMO_MOST = 10_000
 _DOT = "\\u002E"
 
 
@@ -100,7 +100,7 @@ class _Decoding:
     def __init__(self, options: FormatOptions) -> None:
         self._options = options
         self._logical = bool(options.options.get("logical_names"))
-        self._tables: dict[tuple[TableName, str, Fields], _Table] = {}
+        self._tables: Memo[tuple[TableName, str, Fields], _Table] = Memo(most=10_000)
 
     def events(self, message: Message) -> Iterator[Event]:
         """The event of a message's record."""
@@ -158,8 +158,6 @@ class _Decoding:
         place = names, record.source, record.fields
         found = self._tables.get(place)
         if found is None:
-            if len(self._tables) >= _MEMO_MOST:
-                self._tables.clear()
             found = self._tables[place] = _Table(names, record, self._options)
         return found
 

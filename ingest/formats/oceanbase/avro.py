@@ -20,6 +20,7 @@ from ingest.formats.oceanbase.chunks import BUNDLE
 from ingest.formats.oceanbase.encodings import recognise, recognise_bytes, records
 from ingest.formats.oceanbase.record import Image, Record, image_of
 from ingest.formats.oceanbase.types import large, source_types
+from ingest.memo import Memo
 from ingest.values.source_types import family_of
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
@@ -33,7 +34,6 @@ _OPS = {
     **{"BEGIN": "begin", "COMMIT": "commit", "HEARTBEAT": "heartbeat"},
 }
 _ROWS = frozenset(("insert", "update", "delete"))
-_MEMO_MOST = 10_000
 
 
 class _Table:
@@ -98,7 +98,7 @@ class _Decoding:
         self._options = options
         self._tenant = options.options.get("tenant") or None
         self._ids = frozenset(options.options.get("schema_ids") or ())
-        self._tables: dict[tuple[TableName, str, Fields], _Table] = {}
+        self._tables: Memo[tuple[TableName, str, Fields], _Table] = Memo(most=10_000)
 
     def events(self, message: Message) -> Iterator[Event]:
         """The events of a message's records: one, or all of a container."""
@@ -164,8 +164,6 @@ class _Decoding:
         place = names, family, fields
         found = self._tables.get(place)
         if found is None:
-            if len(self._tables) >= _MEMO_MOST:
-                self._tables.clear()
             found = self._tables[place] = _Table(names, fields, family, options=self._options)
         return found
 

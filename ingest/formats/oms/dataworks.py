@@ -18,6 +18,7 @@ from ingest.ddl.dialect import dialect_of_database
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event
 from ingest.formats.oms.types import OmsTypes
+from ingest.memo import Memo
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.values.source_types import family_of
@@ -36,7 +37,6 @@ from ingest.wire.scalars import Scalar, micros_of, number_of, of_protocol, sent_
 from ingest.wire.typed_rows import TypedRows
 
 _OPS = {**ROWS, "ROW": "snapshot", **CONTROLS}
-_MEMO_MOST = 10_000
 _NOTHING = msgspec.Raw(b"")
 _NUMBER = re.compile(r"-?[0-9]+")
 
@@ -109,14 +109,12 @@ class _Tables:
 
     def __init__(self, options: FormatOptions) -> None:
         self._types = OmsTypes(options)
-        self._memo: dict[bytes, _Table] = {}
+        self._memo: Memo[bytes, _Table] = Memo(most=10_000)
 
     def of(self, raw: msgspec.Raw, warnings: list[str]) -> _Table:
         block = bytes(raw)
         found = self._memo.get(block)
         if found is None:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
             schema = parse(block or b"null", _SCHEMA.decode, warnings) or _Schema()
             found = self._memo[block] = self._build(block, schema)
         return found

@@ -9,6 +9,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats.oms.types import OmsTypes
+from ingest.memo import Memo
 from ingest.values.jsontext import UNREADABLE, excerpt, members
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.typed_rows import TypedRows
@@ -16,7 +17,6 @@ from ingest.wire.typed_rows import TypedRows
 _NAME = "__light_type"
 _TOKEN = b'"__light_type"'
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
-_MEMO_MOST = 10_000
 
 
 class LightTypes:
@@ -29,7 +29,7 @@ class LightTypes:
 
     def __init__(self, options: FormatOptions) -> None:
         self._types = OmsTypes(options)
-        self._blocks: dict[bytes, dict[str, str] | None] = {}
+        self._blocks: Memo[bytes, dict[str, str] | None] = Memo(most=10_000)
 
     def split(self, raw: msgspec.Raw, table: TableName, family: str) -> tuple[bytes, TypedRows]:
         """The image without its types, and the columns these describe.
@@ -66,8 +66,6 @@ class LightTypes:
             return self._blocks[block]
         except KeyError:
             pass
-        if len(self._blocks) >= _MEMO_MOST:
-            self._blocks.clear()
         found = self._blocks[block] = _read(b"{" + block)
         return found
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 
 from ingest.formats.oms.values import LOBS, oms_converter, oms_spark_type
+from ingest.memo import Memo
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import TableTypes, in_any_case
 from ingest.wire.typed_rows import TypedRows
-
-_MEMO_MOST = 10_000
 
 
 class OmsTypes:
@@ -19,7 +18,7 @@ class OmsTypes:
     def __init__(self, options: FormatOptions) -> None:
         self._options = options
         self._families: dict[str, TableTypes] = {}
-        self._memo: dict[tuple[TableName, str, Hashable], TypedRows] = {}
+        self._memo: Memo[tuple[TableName, str, Hashable], TypedRows] = Memo(most=10_000)
 
     def of(
         self,
@@ -38,8 +37,6 @@ class OmsTypes:
         """
         found = self._memo.get((table, family, key))
         if found is None:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
             found = self._memo[table, family, key] = self._build(
                 table, family, key, sent=sent(), keys=keys
             )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from ingest.memo import Memo
 from ingest.wire.avro.bytes import count, number, text
-
-_MOST = 10_000
 
 
 class Fields(NamedTuple):
@@ -21,7 +20,7 @@ class KnownFields:
     """Reads lists of columns; those of a table are read once, then compared."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[bytes, Fields]] = {}
+        self._known: Memo[Hashable, tuple[bytes, Fields]] = Memo(most=10_000)
 
     def read(self, data: bytes, at: int, table: Hashable) -> tuple[Fields, int]:
         """The list whose branch of the union stands at `at`, and where it ends."""
@@ -40,7 +39,5 @@ class KnownFields:
                 types.append(type_)
             left, at = count(data, at)
         fields = Fields(tuple(names), tuple(types))
-        if len(self._known) >= _MOST:
-            self._known.clear()
         self._known[table] = data[start:at], fields
         return fields, at

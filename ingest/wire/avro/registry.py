@@ -20,6 +20,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.memo import Memo
 
 Texts = tuple[str, ...]
 """A schema's text, last, after those of the schemas that it refers to."""
@@ -31,7 +32,6 @@ _MISS_KEPT = 30.0
 _MOST_MISSES = 100
 """How many ids a registry may not know within _MISS_KEPT seconds: more look as if it were not the
 producer's, and each is a request."""
-_MOST_KNOWN = 10_000
 _DEEPEST = 20
 _MOST_REFERENCES = 100
 _LARGEST = 16 * 2**20
@@ -104,7 +104,7 @@ class _Answer(msgspec.Struct):
 
 
 _ANSWER = msgspec.json.Decoder(_Answer)
-_known: dict[tuple[str, int], Texts] = {}
+_known: Memo[tuple[str, int], Texts] = Memo(most=10_000)
 
 
 class Registry:
@@ -145,8 +145,6 @@ class Registry:
             self._fall_silent(str(error), min(max(2 * self._silence, 1.0), _LONGEST_SILENCE))
             raise self._silent(id) from None
         self._silence = 0.0
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
         _known[self._url, id] = texts = tuple(dict.fromkeys(read.values()))
         return texts
 

@@ -1,0 +1,24 @@
+"""What was worked out of a key, remembered: bounded, so that no stream of new keys fills memory."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Memo(dict[K, V]):
+    """A dict of at most `most` keys: a further one takes the place of all that were there.
+
+    To forget them all at once costs a lookup nothing. What is asked for again is worked out again.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        if len(self) >= self._most and key not in self:
+            self.clear()
+        super().__setitem__(key, value)

@@ -1,4 +1,8 @@
-"""Every error and warning code, in one enum, with the sentence `ingest formats --codes` prints."""
+"""Every error and warning code, in one enum, with the sentence `ingest formats --codes` prints.
+
+To add one: its line here, where others of its kind stand, and its cause and cure in CURES of
+`pipelines/documentation/codes.py`; `make docs` lists it.
+"""
 
 from __future__ import annotations
 

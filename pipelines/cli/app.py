@@ -2,8 +2,10 @@
 
 0 done; 1 the work was done except for what standard error names; 2 a mistake in the command or the
 configuration, nothing was touched; 75 another run holds what this one needs, and it was not to wait
-any longer. Verbs import what they need when they run, so that those without
-Spark answer at once.
+any longer. Verbs import what they need when they run, so that those without Spark answer at once.
+
+To add a verb: a command here, or in a file of its name that is added below; its examples in
+`examples.py`; what it does in `pipelines/operations/`. `make docs` lists it.
 """
 
 from __future__ import annotations

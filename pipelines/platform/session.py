@@ -1,9 +1,9 @@
 """The Spark session: the platform's own where there is one, else an embedded local one.
 
 On Databricks, under spark-submit and with Spark Connect the session is already made, and one thing
-alone is set here: that statements are taken as they are written (`submitted` sets more for the
-command under spark-submit). Elsewhere `spark` starts a JVM with Delta Lake and the settings below,
-all of them meant for one machine and tables of thousands to millions of rows; none changes a
+alone is set here: that statements are taken as they are written (`spark_submit.py` sets more for
+the command under spark-submit). Elsewhere `spark` starts a JVM with Delta Lake and the settings
+below, all of them meant for one machine and tables of thousands to millions of rows; none changes a
 result.
 """
 

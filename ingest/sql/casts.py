@@ -12,7 +12,7 @@ import re
 from ingest.sql.quoting import sql_text
 
 _FLOAT_TYPES = {"float", "double"}
-_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
+INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 _DATES = {"date", "timestamp", "timestamp_ntz"}
 
 
@@ -20,7 +20,7 @@ def typed(value: str, type_: str, zone: str | None) -> str:
     """The SQL of `value` (SQL of canonical text) as `type_`; `zone` is that of zone-less times."""
     if type_ == "string":
         return value
-    if type_ in _INTEGERS or type_ == "boolean":
+    if type_ in INTEGERS or type_ == "boolean":
         return f"try_cast({value} AS {type_})"
     if type_ in _FLOAT_TYPES:
         return _float(value, type_)

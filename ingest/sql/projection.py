@@ -2,9 +2,9 @@
 
 Silver holds canonical text by column name; gold holds typed columns. A Projection says which
 columns a target has, of which types, under which spellings the source sends them, and how rows of
-the source table are ordered. From it come the two SELECTs that everything in gold is made of:
-`events`, one row a change with its key as text, for the exact fold; and `ingest.sql.fold.latest`,
-the same folded to one row a key.
+the source table are ordered. From it come the two readings that everything in gold is made of:
+`events`, one row a change with its key and values as text, for the exact fold; and
+`ingest.sql.fold.typed_changes`, with typed ones, where SQL alone folds.
 """
 
 from __future__ import annotations
@@ -114,10 +114,6 @@ class Projection:
         found = [f"{image}[{sql_text(spelling)}]" for spelling in self.spellings.get(name, (name,))]
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
 
-    def typed(self, image: str, name: str) -> str:
-        """SQL of the typed value of target column `name` in the map `image`."""
-        return casts.typed(self.text(image, name), self.columns[name], self.zone)
-
     def key_value(self, name: str, *, before: bool = False) -> str:
         """SQL of a key column's text: from the event's key, else from its images.
 
@@ -144,10 +140,6 @@ class Projection:
             return f"coalesce(key_before[{sql_text(name)}], {self.text('before', name)})"
         whole = self.text("coalesce(after, before)", name)
         return f"coalesce({self.text('key', name)}, {whole})"
-
-    def typed_key(self, name: str) -> str:
-        """SQL of the typed value of a key column."""
-        return casts.typed(self.key_value(name), self.columns[name], self.zone)
 
     def key_text(self, *, before: bool = False) -> str:
         """SQL of the key as array<string>: values that are equal as typed have equal text.

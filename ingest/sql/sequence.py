@@ -17,14 +17,13 @@ from collections.abc import Iterable
 
 from ingest.errors import TableError
 from ingest.position import pos_literal
-from ingest.sql.casts import typed
+from ingest.sql.casts import INTEGERS, typed
 from ingest.sql.projection import LEAVES_KEY, OrderColumn, Projection
 from ingest.sql.quoting import sql_text
 
 BYTES = 42
 _LIMB = 7
 _NUMBER = "^-?[0-9]{1,20}([.][0-9]{1,18})?$"
-_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 _MILLION_MILLION_MILLION = "CAST('1000000000000000000' AS decimal(19,0))"
 
 
@@ -35,7 +34,7 @@ def numbers(value: str, type_: str, zone: str | None) -> list[str]:
     TableError for types without an exact order.
     """
     found = typed(value, type_, zone)
-    if type_ in _INTEGERS or type_.startswith("decimal"):
+    if type_ in INTEGERS or type_.startswith("decimal"):
         return _of_number(found)
     if type_ == "timestamp":
         return [f"unix_micros({found})"]
@@ -50,7 +49,7 @@ def numbers(value: str, type_: str, zone: str | None) -> list[str]:
 def without_order(type_: str) -> str:
     """The sentence on a type without an exact order; empty where it has one."""
     times_and_text = {"timestamp", "timestamp_ntz", "date", "string"}
-    if type_ in _INTEGERS | times_and_text or type_.startswith("decimal"):
+    if type_ in INTEGERS | times_and_text or type_.startswith("decimal"):
         return ""
     return (
         f"expected a column of integers, decimals, times or text, got {type_}; give it such a type "

@@ -74,7 +74,8 @@ def exact_history(frames: Frames, batch: TableBatch) -> str:
 
 
 def _applied(frames: Frames, batch: TableBatch, counts: Counter[str]) -> Applied:
-    """What gold remembers of the source table, and what is counted: what leaves no row, too."""
+    """What gold remembers of the source table once the batch is applied, and what was counted:
+    deletes and truncates, too, which leave no row."""
     counts["deleted"] += batch.total("deletes") + batch.total("truncates")
     version = frames.warehouse.last_commit("gold", batch.target).version
     return Applied(replace(applied_watermarks(batch), version=version), counts)

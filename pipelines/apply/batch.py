@@ -23,7 +23,7 @@ from pipelines.apply import bounds
 from pipelines.silver.pending import BatchStats, images_of, spanned
 from pipelines.targets.progress import Watermarks
 
-Truncates = Mapping[Pos, int | None]
+TruncateTimes = Mapping[Pos, int | None]
 """Where truncates stand -> when they happened (µs)."""
 
 
@@ -83,8 +83,8 @@ class TableBatch:
     last: int
     only: str = "true"
     watermarks: Watermarks
-    new_truncates: Truncates = field(default_factory=dict)
-    earlier_truncates: Truncates = field(default_factory=dict)
+    new_truncates: TruncateTimes = field(default_factory=dict)
+    earlier_truncates: TruncateTimes = field(default_factory=dict)
     fresh: bool = False
     shared: bool = False
     missing_order_keys: int = 0
@@ -220,8 +220,8 @@ class TableBatch:
         lower_names = (lowered(image) for image in self.images)
         every = lowered(self.projection.columns)
         narrow = any(not every <= names for names in lower_names)
-        # What waits for its approval is not read from the images that have it, and what is from
-        # before another type of its column only where it fits.
+        # A column that waits for its approval is not read from the images that have it; a value
+        # from before its column got another type only where it fits that.
         waiting = any(entry.hidden for entry in self.projection.lineage)
         retyped = max(retypings(self.projection.lineage).values(), default=())
         below = self.lowest is not None and self.lowest < retyped
@@ -241,7 +241,8 @@ class TableBatch:
             and not self.total("partials")
             and not self.total("key_changes")
             and not self.total("truncates")
-            # A row that ends amid the batch leaves nothing to the columns that later images lack.
+            # If a row ends in the middle of the batch, columns that later images lack are NULL, and
+            # not as they were.
             and not (self.keeps.latest and self.total("deletes") and (self.soft or self.partial))
             and not self.reread
         )
@@ -309,8 +310,9 @@ class TableBatch:
     def changes(self) -> str:
         """SQL of this batch's changes of rows, without what a truncate voids.
 
-        Where rows stay it voids nothing: what they held counts. A change at its very place may have
-        a copy on the other side of it.
+        Where rows are only marked as deleted, or kept as versions, a truncate voids nothing: what
+        they held before it still counts. Nor does it void a change at its own place in the source's
+        log, of which a copy may lie above it.
         """
         where = ROW_CHANGES
         if self.all_truncates and not self.soft and self.keeps.latest:
@@ -324,7 +326,7 @@ class TableBatch:
         return sorted({*self.new_truncates} - {*self.earlier_truncates})
 
     @property
-    def all_truncates(self) -> Truncates:
+    def all_truncates(self) -> TruncateTimes:
         """All truncates there were."""
         return {**self.earlier_truncates, **self.new_truncates} if self.projection.truncates else {}
 

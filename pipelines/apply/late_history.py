@@ -139,7 +139,7 @@ class Starts(NamedTuple):
 
 
 def _starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
-    """Where the fold of keys that were traced may start."""
+    """Where the fold of keys may start of which the prior images were looked for."""
     per_key = [prior.batches.get(hash_, {}) for hash_ in {*known.values()}]
     return Starts(
         parts={key: prior.bases.get(hash_, ()) for key, hash_ in known.items()},

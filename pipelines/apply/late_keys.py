@@ -140,9 +140,10 @@ def _soft_deleted_below(batch: TableBatch) -> list[str]:
 
 
 def _beside_late_truncates(batch: TableBatch) -> list[str]:
-    """SQL of the keys that stand at the place of a truncate which comes late; none where there is
-    no such truncate. Which of the two came first the transport does not say, and a copy of the
-    truncate may have been applied that stands higher: what lies between the two is back."""
+    """SQL of the keys with changes at the place of a truncate which comes late; none where there is
+    no such truncate. The transport does not say which of the two came first. And a copy of the
+    truncate may have been applied that stands higher: then what lies between the copies was taken
+    away, and comes back."""
     applied = batch.watermarks.applied
     if batch.projection.by_arrival or applied is None:
         return []

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ingest.sql.fold.truncates import Truncates
+from ingest.sql.fold.truncates import MergedTruncates
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 
 
-def merged_truncates(batch: TableBatch) -> Truncates:
+def merged_truncates(batch: TableBatch) -> MergedTruncates:
     """The truncates of the batch as its MERGE takes them."""
     projection = batch.projection
-    return Truncates(
+    return MergedTruncates(
         label=projection.label, by_arrival=projection.by_arrival, times=batch.new_truncates
     )
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from ingest.decode.keys import hash_values
 from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos, may_follow
+from ingest.sql.casts import INTEGERS
 from ingest.sql.fold import late_history
 from ingest.sql.fold.late_history import UNHASHED, by_batch, of_hashes
 from ingest.sql.silver import ROW_CHANGES, among
@@ -30,7 +31,7 @@ from pipelines.apply.frames import Frames
 from pipelines.platform.rows import rows
 
 _KEYS_MOST = 1_000
-_HASHED_TYPES = {"string", "tinyint", "smallint", "int", "bigint"}
+_HASHED_TYPES = {"string", *INTEGERS}
 """With decimals, the types of which all texts of one value have one hash."""
 FIRST_SPAN = 4
 """How many batches are looked through first."""

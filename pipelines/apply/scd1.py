@@ -17,7 +17,7 @@ from ingest.sql.fold.merge import Merge
 from ingest.sql.fold.merge import sql as merge_sql
 from ingest.sql.fold.reconstruction import changes_of_other_keys, keys_to_fold_exactly
 from ingest.sql.fold.states import leaving_rows, no_states, not_gone
-from ingest.sql.fold.truncates import Truncates
+from ingest.sql.fold.truncates import MergedTruncates
 from ingest.sql.projection import events
 from ingest.sql.query import union_all
 from ingest.sql.silver import ROW_CHANGES, after_pos
@@ -59,7 +59,8 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
 
 def exact(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
-    # In a target that one table feeds all rows are its own, also those from before a new name.
+    # Where one source table alone feeds the target every row is its own, whatever the table was
+    # called when it came.
     of_another = "t.of_another" if batch.shared else "false"
     columns = f"t._pos AS stored, t.marked, {of_another} AS of_another"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
@@ -248,7 +249,7 @@ def _merge(
     *,
     exact: bool,
     sparing: bool,
-    truncates: Truncates | None = None,
+    truncates: MergedTruncates | None = None,
 ) -> Counter[str]:
     statement = merge_sql(
         Merge(

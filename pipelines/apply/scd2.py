@@ -16,7 +16,7 @@ from ingest.position import EPOCH, PHASE, STREAMED, Pos, highest
 from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.states import typed_keys
-from ingest.sql.fold.truncates import Truncates
+from ingest.sql.fold.truncates import MergedTruncates
 from ingest.sql.query import union_all
 from ingest.sql.silver import ROW_CHANGES, above_pos, after_pos
 from pipelines.apply.batch import Applied, TableBatch
@@ -39,7 +39,9 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     if batch.maybe_written:
         raise Surprise
-    steps = scd2.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
+    steps = scd2.changes_as_steps(
+        batch.projection, batch.changes(), sets=batch.sets, image=batch.image
+    )
     stored = scd2.stored_versions(
         batch.projection, batch.target_table, timely=batch.timely, keys=steps
     )
@@ -110,8 +112,8 @@ def _of_history(batch: TableBatch, states: str) -> str:
 
 def _run(batch: TableBatch) -> Run:
     watermarks, truncates = batch.watermarks, batch.truncates
-    # Where what the batch holds was applied before, any change may have been made one that changes
-    # nothing, of which no count says.
+    # A killed run may have applied the batch already. By that any change from before the batch may
+    # have become one that changes nothing, and no count tells which.
     applied = watermarks.applied if batch.maybe_written else None
     last_noop = highest([watermarks.last_noop, applied])
     return judge_versions(
@@ -139,8 +141,8 @@ def _overtaking(batch: TableBatch) -> str:
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     """SQL of the keys with versions below a truncate that comes late, and changes above it.
 
-    Where that change is a truncate itself, it concerns them all: of several the last says which.
-    What a run of this very batch that was cut off has ended counts as applied.
+    Where another truncate lies above it, that one is such a change of every key. What a killed run
+    of this very batch has ended counts as applied.
     """
     applied, again = batch.watermarks.applied, batch.maybe_written
     late = batch.first_truncates
@@ -185,7 +187,7 @@ def _merge(
     rows: str,
     *,
     exact: bool,
-    truncates: Truncates | None = None,
+    truncates: MergedTruncates | None = None,
 ) -> Counter[str]:
     statement = scd2.merge_sql(
         scd2.Merge(

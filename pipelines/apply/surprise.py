@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ingest.sql.fold.latest import SURPRISE
+from ingest.sql.fold.typed_changes import SURPRISE
 from pipelines.platform.failures import mentions
 
 
@@ -16,7 +16,7 @@ class Surprise(Exception):
 
 @contextmanager
 def surprises() -> Iterator[None]:
-    """Raise Surprise for the error that `ingest.sql.fold.latest` raises in Spark then."""
+    """Raise Surprise for the error that `ingest.sql.fold.typed_changes` raises in Spark then."""
     try:
         yield
     except Exception as error:

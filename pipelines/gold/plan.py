@@ -29,7 +29,7 @@ from ingest.sql.metadata import gold_names
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
 from ingest.sql.silver import TRUNCATES, below_pos, truncates, up_to_batches
-from pipelines.apply.batch import TableBatch, Truncates
+from pipelines.apply.batch import TableBatch, TruncateTimes
 from pipelines.ledger.renames import FirstNames, names_of, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
@@ -312,7 +312,9 @@ def _with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list
     ]
 
 
-def _with_truncates_once(batch: TableBatch, new: Truncates, earlier: Truncates) -> TableBatch:
+def _with_truncates_once(
+    batch: TableBatch, new: TruncateTimes, earlier: TruncateTimes
+) -> TableBatch:
     """The batch with its truncates, each once where a batch brings copies of one."""
     everything = {*earlier, *new}
     once = everything if batch.projection.by_arrival else lowest_copies(everything)

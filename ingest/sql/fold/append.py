@@ -8,10 +8,10 @@ change stands once, at its lowest pos: copies of one change are told by what the
 from __future__ import annotations
 
 from ingest.identity import identity_sql
-from ingest.sql.fold.latest import surprised
+from ingest.sql.fold.typed_changes import surprised, typed_changes
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection, as_today
-from ingest.sql.query import query
+from ingest.sql.query import query, select
 from ingest.sql.quoting import quoted, sql_text
 
 IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
@@ -25,19 +25,22 @@ def rows(projection: Projection, changes: str, *, checked: bool) -> str:
     `changes` is SQL of silver rows. `checked` raises SURPRISE where a key is NULL or a value does
     not fit; else such rows are left out.
     """
-    checks = [check for _, check in projection.misfits()]
-    if projection.keys:
-        checks.append(f"({projection.key_text()}) IS NULL")
-    bad = f"coalesce({' OR '.join(checks)}, false)" if checks else "false"
-    pos = surprised(bad, "pos") if checked and checks else "pos"
-    where = IMAGES if checked else f"{IMAGES} AND NOT {bad}"
-    slots = projection.slots
-    values = "".join(f"{_value(projection, name)} AS {slot}, " for name, slot in slots.items())
+    found = typed_changes(
+        projection,
+        select(f"({as_today(projection, changes)})", IMAGES),
+        sets=tuple(projection.columns),
+        by_own_key=False,
+        beside={"_change": identity_sql(projection.by_arrival)},
+    )
+    bad = f"{found.unfit} OR {found.keyless}"
+    pos, where = (surprised(bad, "pos"), None) if checked else ("pos", f"NOT ({bad})")
+    slots, keys = projection.slots, projection.key_slots
+    values = "".join(f"{keys.get(name, slot)} AS {slot}, " for name, slot in slots.items())
     names = "".join(f"image.{slot} AS {slot}, " for slot in slots.values())
+    images = f"_change, {pos} AS pos, struct({values}event_time AS _event_time) AS image"
     return query(
-        images=f"SELECT {identity_sql(projection.by_arrival)} AS _change, {pos} AS pos, "
-        f"struct({values}event_time AS _event_time) AS image "
-        f"FROM ({as_today(projection, changes)}) WHERE {where}",
+        **found.relations,
+        images=select("typed", where, columns=images),
         lowest="SELECT _change, min(pos) AS pos, min_by(image, pos) AS image, "
         "array_except(collect_set(pos), array(min(pos))) AS higher FROM images GROUP BY _change",
         rows=f"""SELECT _change, higher AS _higher, {names}pos AS _pos,
@@ -51,12 +54,6 @@ def named_rows(projection: Projection, rows: str) -> str:
     """SQL of `rows` with the target's own names, without their identity."""
     names = "".join(f"{slot} AS {quoted(name)}, " for name, slot in projection.slots.items())
     return f"SELECT {names}{', '.join(ROW_METADATA)} FROM ({rows})"
-
-
-def _value(projection: Projection, name: str) -> str:
-    if name in projection.keys:
-        return projection.typed_key(name)
-    return projection.typed("after", name)
 
 
 def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) -> str:

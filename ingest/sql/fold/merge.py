@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ingest.sql.fold.truncates import Truncates
+from ingest.sql.fold.truncates import MergedTruncates
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import key_slots, slots
 from ingest.sql.quoting import quoted, quoted_list, sql_text
@@ -39,7 +39,7 @@ class Merge:
     mixed: bool = False
     own: bool = False
     sparing: bool = False
-    truncates: Truncates | None = None
+    truncates: MergedTruncates | None = None
 
 
 def sql(merge: Merge) -> str:
@@ -117,7 +117,7 @@ _OF_ANOTHER = "t._source_table <> s._source_table"
 """Where a row that another source table brought, and which is marked as deleted, is taken over."""
 
 
-def _truncate_clause(merge: Merge, truncates: Truncates) -> str:
+def _truncate_clause(merge: Merge, truncates: MergedTruncates) -> str:
     taken = f"WHEN NOT MATCHED BY SOURCE AND {truncates.reached}"
     if not merge.soft:
         return f"{taken} THEN DELETE"

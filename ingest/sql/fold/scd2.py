@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingest.position import message_of, source_part
-from ingest.sql.fold.latest import surprised
-from ingest.sql.fold.truncates import Truncates
+from ingest.sql.fold.truncates import MergedTruncates
+from ingest.sql.fold.typed_changes import surprised, typed_changes
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
@@ -27,23 +27,28 @@ from ingest.sql.quoting import quoted, sql_text
 _ADDED = ("_valid_from", "_valid_to", "_current")
 
 
-def changes_as_steps(projection: Projection, changes: str, *, sets: Sequence[str]) -> str:
-    """A batch's changes as steps, where every image is whole and has the columns `sets`.
+def changes_as_steps(
+    projection: Projection,
+    changes: str,
+    *,
+    sets: Sequence[str],
+    image: Sequence[str] | None = None,
+) -> str:
+    """A batch's changes as steps, where every image is whole and has the columns `sets`; `image`:
+    see `typed_changes`.
 
     Here as in all that follows the target's columns go by their slots.
     Raises SURPRISE where a key is NULL or a value does not fit.
     """
-    changes = projection.masked(changes)
-    keys = [f"{projection.typed_key(name)} AS {key}" for name, key in projection.key_slots.items()]
-    slots = projection.slots
-    values = [f"{projection.typed('after', name)} AS {slots[name]}" for name in sets]
-    checks = " OR ".join(check for _, check in projection.misfits()) or "false"
-    nulls = " OR ".join(f"{projection.typed_key(name)} IS NULL" for name in projection.keys)
-    bad = f"coalesce((op <> 'delete' AND ({checks})) OR {nulls}, false)"
-    return f"""SELECT {", ".join([*keys, *values])},
-  op = 'delete' AS _gone, {surprised(bad, "pos")} AS _pos,
+    found = typed_changes(projection, projection.masked(changes), sets=sets, image=image)
+    names = [*projection.key_slots.values(), *(projection.slots[name] for name in sets)]
+    pos = surprised(f"{found.unfit} OR {found.keyless}", "pos")
+    return query(
+        **found.relations,
+        steps=f"""SELECT {", ".join(names)}, gone AS _gone, {pos} AS _pos,
   event_time AS _event_time, {sql_text(projection.label)} AS _source_table
-FROM ({changes})"""
+FROM typed""",
+    )
 
 
 def stored_versions(projection: Projection, target: str, *, timely: bool, keys: str) -> str:
@@ -197,7 +202,7 @@ class Merge:
     projection: Projection
     soft: bool
     timely: bool
-    truncates: Truncates | None = None
+    truncates: MergedTruncates | None = None
 
 
 def merge_sql(merge: Merge) -> str:
@@ -240,7 +245,7 @@ def merge_sql(merge: Merge) -> str:
     return "\n".join(clauses)
 
 
-def _truncate_clause(merge: Merge, truncates: Truncates) -> str:
+def _truncate_clause(merge: Merge, truncates: MergedTruncates) -> str:
     time = f"{truncates.first}.time"
     ends = [
         f"t._valid_to = greatest(t._valid_from, timestamp_micros({time}))",

@@ -12,7 +12,7 @@ from ingest.sql.quoting import sql_text
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truncates:
+class MergedTruncates:
     """Truncates of the source table `label`: its rows below them go; by arrival a truncate may
     reach its own stream alone (17). `times`: where they stand -> when they happened (µs)."""
 

@@ -51,6 +51,19 @@ _FIELDS = Event.__struct_fields__
 # The runs of fields that a row takes from its event as they are.
 _OP_TO_SCN = slice(_FIELDS.index("op"), _FIELDS.index("scn") + 1)
 _TIMES_TO_EXTRA = slice(_FIELDS.index("event_time"), _FIELDS.index("extra") + 1)
+_LIFTED = (
+    *("kind", "source", "topic", "partition", "offset", "row", "format"),
+    *_FIELDS[_OP_TO_SCN],
+    *("pos", "epoch", "s1"),
+    *_FIELDS[_TIMES_TO_EXTRA],
+    *("schema_id", "columns", "ddl"),
+    "dialect",
+    *("warnings", "error_code", "error"),
+    "value",
+    *("value_hash", "key_hash", "arrived", "decoded_at"),
+)
+"""The columns of the rows that `_lift` makes, line by line as it makes them."""
+assert _LIFTED == _COLUMNS, "a row has another order than SILVER"
 _SCHEMAS_MOST = 100_000
 
 

@@ -29,6 +29,9 @@ _REPEATED = "schema"
 """The member that is the same in most messages of a table, and as large as the rest of them."""
 
 
+_SHOWN = 40
+
+
 class _Part(NamedTuple):
     """An object of an envelope, or each of a list: which of its members are such objects, too.
 
@@ -166,6 +169,6 @@ def _written(value: Any) -> str:
     return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
 
 
-def _excerpt(value: Any, most: int = 40) -> str:
+def _excerpt(value: Any) -> str:
     text = _written(value).encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= most else text[:most] + "…"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

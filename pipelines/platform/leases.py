@@ -34,6 +34,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ingest.errors import LeaseHeld, LeaseLost, PlatformError
+from ingest.sql.tables import leases as texts
+from pipelines.platform.failures import mentions
 
 if TYPE_CHECKING:
     from pipelines.platform.warehouse import Warehouse
@@ -378,9 +380,7 @@ class TableLog:
         warehouse = self._warehouse
         if not warehouse.exists(self._layer, "_leases"):
             return Record(0, True, None, "")
-        from ingest.sql.tables import leases
-
-        row = warehouse.session.sql(leases.newest(self._table, self._name)).first()
+        row = warehouse.session.sql(texts.newest(self._table, self._name)).first()
         if row is None:
             return Record(0, True, None, "")
         said = json.loads(row["holder"])
@@ -398,22 +398,16 @@ class TableLog:
             partitioned_by=["lease"],
             properties={"delta.isolationLevel": "Serializable"},
         )
-        from ingest.sql.tables import leases
-
         said = json.dumps(holder._asdict() if holder is not None else {})
-        return self._changed(leases.take(self._table, self._name, number=number, holder=said))
+        return self._changed(texts.take(self._table, self._name, number=number, holder=said))
 
     def beat(self, number: int, count: int) -> None:
         """See LeaseLog."""
-        from ingest.sql.tables import leases
-
-        self._changed(leases.beat(self._table, self._name, number=number, count=count))
+        self._changed(texts.beat(self._table, self._name, number=number, count=count))
 
     def parts(self) -> list[str]:
         """See LeaseLog."""
-        from ingest.sql.tables import leases
-
-        found = self._warehouse.session.sql(leases.parts(self._table, self._name)).collect()
+        found = self._warehouse.session.sql(texts.parts(self._table, self._name)).collect()
         return [row["lease"] for row in found]
 
     @property
@@ -422,8 +416,6 @@ class TableLog:
 
     def _changed(self, statement: str) -> bool:
         """Whether a statement changed the row; another's change at the same time has won."""
-        from pipelines.platform.failures import mentions
-
         try:
             row = self._warehouse.session.sql(statement).first()
         except Exception as error:

@@ -10,7 +10,7 @@ from ingest.sql.projection import CHANGES_KEY, LEAVES_KEY, Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.sequence import sequence_position
-from ingest.sql.silver import above_pos, below_pos, named
+from ingest.sql.silver import above_pos, below_pos, of_table
 
 _WIDTH = " + ".join(
     f"coalesce(octet_length(array_join(map_values({image}), '')), 0)"
@@ -51,7 +51,7 @@ def part(apart: Mapping[SourceTable, int], above: int | None) -> str:
     parts = [f"CAST(batch > {above} AS int)"] if above is not None else []
     if apart:
         cases = " ".join(
-            f"WHEN {named(table)} THEN CAST(batch > {batch} AS int)"
+            f"WHEN {of_table(table)} THEN CAST(batch > {batch} AS int)"
             for table, batch in apart.items()
         )
         parts.append(f"CASE {cases} ELSE 0 END")
@@ -131,5 +131,5 @@ def between(above: Pos, below: Pos | None) -> str:
 
 def of_tables(tables: Collection[SourceTable]) -> str:
     """True for rows of these tables of one source; for all of it where there are none."""
-    either = " OR ".join(f"({named(table)})" for table in tables)
+    either = " OR ".join(f"({of_table(table)})" for table in tables)
     return f"({either})" if either else "true"

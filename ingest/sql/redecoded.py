@@ -8,7 +8,7 @@ from ingest.names import SourceTable
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.query import query, select
 from ingest.sql.quoting import equal, quoted_list
-from ingest.sql.silver import named
+from ingest.sql.silver import of_table
 
 _KEYS = quoted_list(MESSAGE)
 
@@ -38,5 +38,5 @@ def messages(silver: str, *, source: str, unseen: str, above: int | None) -> str
 def is_unapplied(applied_at: Mapping[SourceTable, int]) -> str:
     """True for a row, beside what `messages` says of its message, that is not applied: by the last
     batch of its table that is, where that is told."""
-    cases = " ".join(f"WHEN {named(table)} THEN came > {at}" for table, at in applied_at.items())
+    cases = " ".join(f"WHEN {of_table(table)} THEN came > {at}" for table, at in applied_at.items())
     return f"CASE {cases} ELSE new END" if cases else "new"

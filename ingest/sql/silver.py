@@ -15,7 +15,7 @@ _LISTED = 64
 _ARRIVED = "coalesce(unix_millis(arrived), 0L)"
 
 
-def named(table: SourceTable) -> str:
+def of_table(table: SourceTable) -> str:
     """SQL that is true for silver's rows of a source table."""
     return " AND ".join(
         f"`{name}` = {sql_text(value)}" if value is not None else f"`{name}` IS NULL"
@@ -52,7 +52,7 @@ def past_horizon(pos: Pos, batch: int) -> str:
 
 def up_to_batches(batches: Mapping[SourceTable, int]) -> str:
     """SQL that is true for silver's rows but for those of source tables above a batch of each."""
-    above = [f"({named(table)} AND batch > {batch})" for table, batch in batches.items()]
+    above = [f"({of_table(table)} AND batch > {batch})" for table, batch in batches.items()]
     return f"coalesce(NOT ({' OR '.join(above)}), true)" if above else "true"
 
 
@@ -96,7 +96,7 @@ def silver_changes(
     `renamed`: columns have the names that gold has them under. `kind`: rows of another kind
     instead.
     """
-    names = " OR ".join(f"({named(table)})" for table in tables)
+    names = " OR ".join(f"({of_table(table)})" for table in tables)
     silver = f"({in_gold(silver)})" if renamed else silver
     return (
         f"SELECT * FROM {silver} WHERE source = "
@@ -129,7 +129,7 @@ def newest_batch(silver: str) -> str:
 
 def first_of(silver: str, table: SourceTable, where: str) -> str:
     """A row where a source table has one for which `where` is true."""
-    own = f"source = {sql_text(table.source)} AND {named(table)}"
+    own = f"source = {sql_text(table.source)} AND {of_table(table)}"
     return f"SELECT 1 FROM {silver} WHERE {own} AND {where} LIMIT 1"
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from ingest.fold.fold import Key
 from ingest.sql.fold.late_keys import few_keys
 from pipelines.apply import bounds
-from pipelines.platform.rows import array_of, named, rows
+from pipelines.platform.rows import array_of, rows, temporary_view
 from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 
@@ -43,7 +43,7 @@ class Frames:
         elif isinstance(frame, pa.Table):
             # Spark makes no DataFrame of a table without batches.
             frame = session.createDataFrame([], from_arrow_schema(frame.schema))
-        return self._given.enter_context(named(frame))
+        return self._given.enter_context(temporary_view(frame))
 
     def key_view(self, keys: Iterable[Key]) -> str:
         """A relation of keys, column `key`."""

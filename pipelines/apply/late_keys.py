@@ -194,7 +194,7 @@ def _of_many(
     forced_keys: Sequence[str],
 ) -> LateKeys:
     """As `late_keys`, of more keys than the driver takes."""
-    verdicts = judged.named(frames)
+    verdicts = judged.late_or_doubtful(frames)
     doubtful = f"({of_kinds(verdicts, ['doubtful'])})"
     above = named_above(batch.projection, doubtful, earlier=_naming(batch, overtaking))
     found = union([of_kinds(verdicts, ["late"], "key"), above, *forced_keys])

@@ -45,7 +45,7 @@ class Judged(NamedTuple):
     counts: Counter[str]
     unfit: bool
 
-    def named(self, frames: Frames) -> str:
+    def late_or_doubtful(self, frames: Frames) -> str:
         """A relation of the late and doubtful keys: `kind`, `key`, `pos`."""
         columns = ["kind", "key", "pos"]
         if self.large is None:

@@ -222,7 +222,7 @@ class Reconstruction:
             rows = texts.one_owner(
                 rows, keys=self.keys, columns=columns, added=added, target=target
             )
-        return texts.named(rows, columns=columns, added=added)
+        return texts.with_own_names(rows, columns=columns, added=added)
 
 
 def reconstruct(

@@ -44,8 +44,8 @@ from pipelines.gold.refold import (
     refold,
 )
 from pipelines.ledger.store import Ledger
-from pipelines.platform.rows import named
 from pipelines.platform.rows import rows as found_rows
+from pipelines.platform.rows import temporary_view
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Watermarks, record_progress
 from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, table_of
@@ -164,7 +164,7 @@ def _change_status(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None
     types = dict(REJECTS)
     names = ("id", "version", "status", "code", "error", "misfits", "attempts")
     kinds = ", ".join(f"{name} {types[name]}" for name in names)
-    with named(warehouse.session.createDataFrame(now, kinds)) as view:
+    with temporary_view(warehouse.session.createDataFrame(now, kinds)) as view:
         change_rejects(warehouse, select(view))
 
 

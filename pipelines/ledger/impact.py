@@ -22,7 +22,7 @@ from ingest.sql.ledger.entries import counts, holding_a_value
 from ingest.sql.metadata import source_name
 from ingest.sql.quoting import equal
 from ingest.sql.rejects.rows import misfits_in
-from ingest.sql.silver import above_pos, named
+from ingest.sql.silver import above_pos, of_table
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -97,9 +97,9 @@ def _held_back(entry: Entry, schema_pos: str) -> str | None:
             case AddColumn(name) | RenameColumn(_, name):
                 brought.append(name.lower())
             case RenameTable(db, schema, name):
-                terms.append(f"({named(SourceTable(table.source, db, schema, name))})")
+                terms.append(f"({of_table(SourceTable(table.source, db, schema, name))})")
             case RecreateTable() if entry.pos is not None:
-                terms.append(f"({named(table)} AND {above_pos(entry.pos)})")
+                terms.append(f"({of_table(table)} AND {above_pos(entry.pos)})")
             case (
                 AlterColumnType()
                 | DropColumn()
@@ -114,7 +114,7 @@ def _held_back(entry: Entry, schema_pos: str) -> str | None:
     if brought:
         since = entry.pos if entry.statement else None
         where = above_pos(since, of=schema_pos) if since else "true"
-        terms.append(f"({named(table)} AND {where} AND {sends(*map(source_name, brought))})")
+        terms.append(f"({of_table(table)} AND {where} AND {sends(*map(source_name, brought))})")
     if not terms:
         return None
     return f"{equal(source=table.source)} AND ({' OR '.join(terms)})"

@@ -54,7 +54,7 @@ def namings(
     return found
 
 
-def held(entries: Iterable[Entry]) -> set[SourceTable]:
+def waiting_names(entries: Iterable[Entry]) -> set[SourceTable]:
     """The new names of renames that wait for a decision."""
     return {new for entry in entries if entry.status in WAITING for new in _new_names(entry)}
 

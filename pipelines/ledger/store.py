@@ -22,7 +22,7 @@ from pipelines.ledger.entries import (
     naming_of,
     write_entries,
 )
-from pipelines.ledger.renames import FirstNames, held, names_of, renames
+from pipelines.ledger.renames import FirstNames, names_of, renames, waiting_names
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.contract import made_otherwise
@@ -135,7 +135,7 @@ class Ledger:
     def held_tables(self, beside: Iterable[Entry] = ()) -> set[SourceTable]:
         """The new names of tables that wait for a rename, by the entries and those `beside` them,
         and have no target of their own."""
-        waiting = held([*self.entries.values(), *beside])
+        waiting = waiting_names([*self.entries.values(), *beside])
         return {table for table in waiting if not self.target_exists(table)}
 
     def too_early(self, entry: Entry) -> bool:

@@ -105,7 +105,7 @@ def decide(
 def _decided(ledger: Ledger, entry: Entry, verb: str, *, by: str, why: str | None) -> Entry:
     """The entry after the decision; raises ConfigError where another comes first."""
     if verb == "reject":
-        return counted(ledger, entry).with_status("rejected", by=by, why=why)
+        return with_waiting_rows(ledger, entry).with_status("rejected", by=by, why=why)
     return _approved(ledger, entry, by=by, why=why)
 
 
@@ -121,7 +121,7 @@ def _bring_on(warehouse: Warehouse, source: str, *, decided: Sequence[Entry]) ->
         merge_tables(warehouse, sources=[source], targets=sorted(targets))
 
 
-def counted(ledger: Ledger, entry: Entry) -> Entry:
+def with_waiting_rows(ledger: Ledger, entry: Entry) -> Entry:
     """The entry with the number of rows that waited for it."""
     return replace(entry, waiting_rows=impact(ledger.warehouse, [entry])[entry.id])
 
@@ -142,7 +142,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
         raise ConfigError([Mistake("command line", None, blocked)])
     route = ledger.route(entry.table)
     if route is not None and ledger.warehouse.exists("gold", route.target):
-        again = reviewed(ledger, counted(ledger, entry), route)
+        again = reviewed(ledger, with_waiting_rows(ledger, entry), route)
         if entry.status == "failed" and entry.proposed:
             # It may have been half done: what it began with says what is left to do.
             again = replace(again, proposed=entry.proposed, effects=entry.effects)

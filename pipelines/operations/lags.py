@@ -14,7 +14,7 @@ from ingest.sql.counts import waiting
 from pipelines.gold.backlog import applied_beyond, backlog_of
 from pipelines.gold.known_targets import fed_targets
 from pipelines.ledger.entries import WAITING, load_entries
-from pipelines.ledger.renames import held, renames
+from pipelines.ledger.renames import renames, waiting_names
 from pipelines.ledger.store import Ledger
 from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
@@ -65,7 +65,7 @@ def unapplied(warehouse: Warehouse, schema_changes: Iterable[Record]) -> dict[st
     apart = {table for ledger in ledgers.values() for table in ledger.held_tables()}
     for change in schema_changes:
         entry = entries[change["id"]]
-        if entry.status in WAITING and (entry.recreates or held([entry]) & apart):
+        if entry.status in WAITING and (entry.recreates or waiting_names([entry]) & apart):
             part = Unapplied(change["waiting_rows"] or 0)
             found[change["target"]] = _together([found.get(change["target"], Unapplied()), part])
     return found

@@ -32,7 +32,7 @@ from pipelines.ledger import decisions
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.store import Ledger
 from pipelines.platform.leases import lease
-from pipelines.platform.rows import named
+from pipelines.platform.rows import temporary_view
 from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import declarations, projects
@@ -154,7 +154,7 @@ def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
 def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFrame) -> None:
     """Write down what became of the open rejects: those that are done, and why others are not."""
     undecoded, columns = _undecoded(warehouse, source, code), [name for name, _ in REJECTS]
-    with named(failed) as view:
+    with temporary_view(failed) as view:
         merge_rejects(warehouse, texts.as_rejects(undecoded, view, source=source, columns=columns))
 
 

@@ -126,7 +126,7 @@ def array_of(keys: Iterable[Key]) -> pa.Array:
 
 
 @contextmanager
-def named(frame: DataFrame) -> Iterator[str]:
+def temporary_view(frame: DataFrame) -> Iterator[str]:
     """A name under which SQL finds a frame, until the end."""
     name = f"_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(name)

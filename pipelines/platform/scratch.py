@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from pipelines.platform.rows import named
+from pipelines.platform.rows import temporary_view
 from pipelines.platform.warehouse import Warehouse
 
 _LAYER, _PREFIX, _MADE = "silver", "_scratch_", "%Y%m%d%H%M%S"
@@ -38,14 +38,14 @@ def set_down(warehouse: Warehouse, frame: DataFrame) -> Iterator[str]:
 
 
 @contextmanager
-def held(frame: DataFrame) -> Iterator[str]:
+def cached_view(frame: DataFrame) -> Iterator[str]:
     """A name under which SQL finds the rows of `frame`, computed once, now, and held by Spark's
     executors until the end: for few rows, in a process that has its tasks. (A MERGE refuses a
     source that is cached.)"""
     rows = frame.localCheckpoint()
     kept: Any = rows._jdf.queryExecution().logical().rdd()
     try:
-        with named(rows) as name:
+        with temporary_view(rows) as name:
             yield name
     finally:
         kept.unpersist(False)

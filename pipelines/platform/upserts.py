@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from ingest.sql.query import select
 from ingest.sql.quoting import typed_columns
 from ingest.sql.tables import rows as texts
-from pipelines.platform.rows import named
+from pipelines.platform.rows import temporary_view
 from pipelines.platform.warehouse import Warehouse
 
 Columns = Sequence[tuple[str, str]]
@@ -45,7 +45,7 @@ def upsert(
     """Put `rows` (values in the order of `columns`, `id` among them) in, by one commit."""
     schema = typed_columns(columns)
     frame = warehouse.session.createDataFrame(rows, schema).coalesce(1)
-    with named(frame) as view:
+    with temporary_view(frame) as view:
         upsert_from(warehouse, layer, table, rows=select(view))
 
 

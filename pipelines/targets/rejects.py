@@ -12,7 +12,7 @@ from ingest.sql.query import select
 from ingest.sql.rejects import rows as texts
 from ingest.sql.rejects.reasons import keyless
 from ingest.sql.rejects.rows import MISFITS
-from pipelines.platform.rows import named, rows
+from pipelines.platform.rows import rows, temporary_view
 from pipelines.platform.upserts import add, change_from, upsert_from
 from pipelines.platform.warehouse import Warehouse
 
@@ -145,6 +145,6 @@ def append(warehouse: Warehouse, set_aside: DataFrame) -> int:
         add(warehouse, "gold", "_rejects", rows=rejected.where("was IS NULL").select(columns))
     if row["m"] or row["others"]:
         again = rejected.where(f"was = 'resolved' OR {other}")
-        with named(again.withColumn("version", F.expr("had + 1")).select(columns)) as view:
+        with temporary_view(again.withColumn("version", F.expr("had + 1")).select(columns)) as view:
             merge_rejects(warehouse, select(view))
     return int(row["n"] + row["m"])

@@ -75,7 +75,7 @@ QUERIES = {
     "no_rows": reconstruction.no_rows({"a b": "int"}),
     "typed": reconstruction.typed("SELECT * FROM t", {"a b": "int"}),
     "placed": reconstruction.placed("SELECT * FROM t"),
-    "one_owner": reconstruction.named(
+    "one_owner": reconstruction.with_own_names(
         reconstruction.one_owner(
             TOGETHER, keys=("id",), columns=COLUMNS, added=ADDED, target="gold.t"
         ),

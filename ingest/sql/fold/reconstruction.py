@@ -92,7 +92,7 @@ def several_owners(rows: str, *, keys: Sequence[str]) -> str:
     )
 
 
-def named(rows: str, *, columns: Collection[str], added: Collection[str]) -> str:
+def with_own_names(rows: str, *, columns: Collection[str], added: Collection[str]) -> str:
     """Rows (`together`) under the names that the target's columns have."""
     names = [f"{slot} AS {quoted(name)}" for name, slot in slots(columns).items()]
     return f"SELECT {', '.join([*names, *added])} FROM ({rows})"

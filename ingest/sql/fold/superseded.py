@@ -10,7 +10,7 @@ from ingest.sql.delivery import DELIVERY, origin, same
 from ingest.sql.projection import Projection, as_today, events
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text, sql_texts
-from ingest.sql.silver import named
+from ingest.sql.silver import of_table
 
 
 def with_names_beyond(projection: Projection, changes: str) -> str:
@@ -60,7 +60,7 @@ def highest(superseded: str) -> str:
 def delete(silver: str, superseded: str, *, tables: Sequence[SourceTable]) -> str:
     """The MERGE that takes superseded changes of a source table, a relation, out of silver;
     `tables`: all names that it has had."""
-    names = " OR ".join(f"({named(table)})" for table in tables)
+    names = " OR ".join(f"({of_table(table)})" for table in tables)
     return (
         f"MERGE INTO {silver} s USING {superseded} d "
         f"ON s.source = {sql_text(tables[0].source)} AND s.kind = 'change' AND ({names}) "

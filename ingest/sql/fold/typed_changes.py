@@ -1,9 +1,9 @@
 """Changes as typed rows, for each way in which SQL alone makes rows of a target of them.
 
-Keys and values are typed here and nowhere else before a fold; what does not fit is told with them.
-Two readings of changes are not this one: the exact fold compares texts (`projection.events`) and
-types what comes of them (`states.py`), and history shows every column as it would be typed today,
-NULL where it does not fit (`ingest.sql.history.view`).
+Keys and values are typed here for all of them, and with them it is told what does not fit. Two
+readings of changes are not this one: the exact fold compares texts (`projection.events`) and types
+what comes of it (`states.py`), and history shows every column as it would be typed today, NULL
+where the text does not fit (`ingest.sql.history.view`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from ingest.sql.masks import Masking, as_it_is, as_it_was, masked
 from ingest.sql.metadata import in_gold, source_name
 from ingest.sql.query import query, select, union_all
 from ingest.sql.quoting import quoted, quoted_list, sql_text, sql_texts
-from ingest.sql.silver import named
+from ingest.sql.silver import of_table
 
 FIRST = ("op", "pos", "event_time", "tx_id")
 LAST = tuple(
@@ -243,7 +243,7 @@ def _text(column: str, row: str) -> str:
 
 def of_tables(tables: Iterable[SourceTable]) -> str:
     """True for the rows of these source tables."""
-    terms = (f"(source = {sql_text(table.source)} AND {named(table)})" for table in tables)
+    terms = (f"(source = {sql_text(table.source)} AND {of_table(table)})" for table in tables)
     return " OR ".join(terms) or "false"
 
 

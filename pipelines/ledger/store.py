@@ -217,12 +217,13 @@ class Ledger:
         way = self.declared_route(table)
         if way is None or not (way.columns or way.exclude):
             return way
-        known = self._followed.get(way.target)
-        if known is None or known[0] != (way.exclude, way.columns):
+        declared = way.exclude, way.columns
+        known, now = self._followed.get(way.target, (None, way))
+        if known != declared:
             changed = set(map(self.first_name, self._known.of_targets.get(way.target, ())))
             now = followed(way, (naming_of(self.of(of)) for of in sorted(changed, key=str)))
-            known = self._followed[way.target] = ((way.exclude, way.columns), now)
-        return replace(way, exclude=known[1].exclude, columns=known[1].columns)
+            self._followed[way.target] = declared, now
+        return replace(way, exclude=now.exclude, columns=now.columns)
 
     def declared_route(self, table: SourceTable) -> Route | None:
         """The same with the names that the configuration has."""

@@ -55,7 +55,7 @@ def unapplied(warehouse: Warehouse, schema_changes: Iterable[Record]) -> dict[st
     by_table = {
         table: Unapplied(row["changes"], row["since"])
         for row in records(warehouse.session.sql(asked))
-        if (table := SourceTable(*list(row.values())[:4])) not in closed
+        if (table := SourceTable(*(row[name] for name in SourceTable._fields))) not in closed
     }
     first_names = renames(entries.values())
     found = {

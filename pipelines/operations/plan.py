@@ -31,8 +31,22 @@ from pipelines.targets.progress import Progress, ProgressByTarget, load_progress
 
 SOURCE = ("kind", "source", "new_files", "new_messages", "to_decode", "estimated_events", "waits")
 PARTITION = ("kind", "source", "topic", "partition", "start", "end", "messages")
-TABLE = ("kind", "table", "source", "source_tables", "events", "action", "why")
 DDL = ("kind", "id", "source", "table", "target", "action", "class", "statement", "proposed")
+
+
+class Table(NamedTuple):
+    """What would become of a target, or of a source table that is parked by itself."""
+
+    kind: str
+    table: str
+    source: str
+    source_tables: list[str]
+    events: int
+    action: str
+    why: str | None
+
+
+TABLE = Table._fields
 
 
 class Plan(NamedTuple):
@@ -40,7 +54,7 @@ class Plan(NamedTuple):
 
     sources: list[list[Any]]
     partitions: list[list[Any]]
-    tables: list[list[Any]]
+    tables: list[Table]
     ddl: list[list[Any]]
 
 
@@ -80,7 +94,7 @@ def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Pla
         estimate = _estimate(
             per_message.get(name),
             messages=(waiting.messages or 0) + lag.get(name, 0),
-            ready=sum(row[4] for row in tables if row[5] != "rest"),
+            ready=sum(table.events for table in tables if table.action != "rest"),
             known=waiting.files == 0 or waiting.messages is not None,
         )
         made.sources.append(
@@ -147,7 +161,7 @@ def _estimate(
 
 def _tables(
     warehouse: Warehouse, source: str, coming: Foreseen, *, progress_by_target: ProgressByTarget
-) -> Iterator[list[Any]]:
+) -> Iterator[Table]:
     """What would become of each target with changes, and of source tables parked by themselves."""
     there = lowered(gold_tables(warehouse))
     for target, batch in sorted(coming.batches.items()):
@@ -163,9 +177,9 @@ def _tables(
             if cadence.rests(batch.route, progress, events=batch.rows, at=cadence.now()):
                 action, why = "rest", _why_it_rests(batch.route, progress)
         tables = sorted(map(label_of, batch.stats))
-        yield ["table", target, source, tables, batch.rows, action, why]
+        yield Table("table", target, source, tables, batch.rows, action, why)
     for table, why in coming.apart.items():
-        yield ["table", label_of(table), source, [label_of(table)], 0, "park", why]
+        yield Table("table", label_of(table), source, [label_of(table)], 0, "park", why)
 
 
 def _why_it_rests(route: Route, progress: Progress) -> str:

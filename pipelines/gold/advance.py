@@ -82,7 +82,13 @@ def advance(
     ledger: Ledger, target: TargetBatch, pending: PendingChanges, *, progress: Progress
 ) -> Progress:
     """Bring a target forward by what comes for it; gives its progress then. Raises TableError where
-    it cannot take that."""
+    it cannot take that.
+
+    1. What is new for it, and by which key and in which mode; what has no key is set aside.
+    2. Its table: made, or altered as its source tables' schema changes ask for.
+    3. A batch for each source table, applied one after the other.
+    4. What outgrew its column goes to the ledger; what waited for a key that is free is tried.
+    """
     warehouse, route = ledger.warehouse, target.route
     was_unkeyed = _was_unkeyed(warehouse, progress)
     _check_applicable(warehouse, progress)
@@ -106,24 +112,12 @@ def advance(
     )
     labels = {*now.watermarks, *map(label_of, target.stats)}
     shared = may_share_keys(route, contract.keeps, tables=len(labels))
-    feedings = [
-        Feeding(
-            route=route,
-            table=table,
-            stats=of_table,
-            pending=pending,
-            ledger=ledger,
-            statements=target.statements,
-        )
-        for table, of_table in new.items()
-    ]
-    columns: dict[str, str] = {}
-    for number, feeding in enumerate(feedings):
-        now, contract, columns = evolve(feeding, now, contract, fresh=fresh and not number)
+    feedings = _feedings(ledger, target, new, pending=pending)
+    now, table = _evolved(feedings, now, contract, fresh=fresh)
     batches = table_batches(
         warehouse,
-        [_feed(feeding, columns) for feeding in feedings],
-        TargetTable(contract=contract, columns=columns, shared=shared),
+        [_feed(feeding, table.columns) for feeding in feedings],
+        replace(table, shared=shared),
         progress=now,
         above=target.above,
         only=pending.limit.only,
@@ -132,12 +126,44 @@ def advance(
     )
     now, unfit = _apply_in_turn(ledger, target, now, batches=batches, was_unkeyed=was_unkeyed)
     _enter_outgrown([feeding for feeding in feedings if feeding.table in unfit])
-    now = replace(_up_to(now, target, pending), contract=contract)
+    now = replace(_up_to(now, target, pending), contract=table.contract)
     # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
     frees = any(batch.total(name) for batch in batches for name in _FREEING)
     if not (frees and shares_keys(route, now)):
         return now
     return try_again(ledger, route, row=now, closed=ledger.closed_names(target.statements))
+
+
+def _feedings(
+    ledger: Ledger,
+    target: TargetBatch,
+    new: Mapping[SourceTable, list[BatchStats]],
+    *,
+    pending: PendingChanges,
+) -> list[Feeding]:
+    """The source tables with something new, each on its way to the target."""
+    return [
+        Feeding(
+            route=target.route,
+            table=table,
+            stats=stats,
+            pending=pending,
+            ledger=ledger,
+            statements=target.statements,
+        )
+        for table, stats in new.items()
+    ]
+
+
+def _evolved(
+    feedings: Sequence[Feeding], now: Progress, contract: TargetContract, *, fresh: bool
+) -> tuple[Progress, TargetTable]:
+    """The target's progress, and its table, once it is altered as one source table after the other
+    asks for. `fresh`: it was made just now, with the columns of them all."""
+    columns: dict[str, str] = {}
+    for number, feeding in enumerate(feedings):
+        now, contract, columns = evolve(feeding, now, contract, fresh=fresh and not number)
+    return now, TargetTable(contract=contract, columns=columns)
 
 
 def _was_unkeyed(warehouse: Warehouse, progress: Progress) -> bool:

@@ -95,7 +95,7 @@ def _declared_otherwise(
     gives it the type of another column, which had the name before."""
     way = ledger.declared_route(entry.table)
     of_source = declared_for(
-        ledger.warehouse.config.sources[ledger.source].columns, entry.table[1:]
+        ledger.warehouse.config.sources[ledger.source].columns, entry.table.path
     )
     renames = only(RenameColumn, effects)
     for file, before, declared, more in (

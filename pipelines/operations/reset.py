@@ -11,12 +11,12 @@ were read: then the next run reads what the transport still has. Messages that s
 and bronze no longer holds are counted beside: no run makes these rows again.
 
 What tells how far messages were read goes before the messages: a process that is killed leaves some
-to be read twice rather than never, and a second call takes the rest.
+to be read twice rather than never, and a second call takes the rest. Each checkpoint goes by one
+step.
 """
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
 from ingest.sql.tables.rows import delete
 from pipelines.gold.known_targets import known_targets
-from pipelines.platform.checkpoints import kept
+from pipelines.platform.checkpoints import kept, remove
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
@@ -132,7 +132,7 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
             _take_away(warehouse, source, target)
         for table in ("_rejects", "_ddl", "_progress"):
             _delete(warehouse, "gold", table, where=own)
-        shutil.rmtree(warehouse.checkpoint("silver", source), ignore_errors=True)
+        remove(warehouse, warehouse.checkpoint("silver", source))
         if _count(warehouse, "silver", "cdc", where=own):
             # Batches are numbered on from the last one, be its rows there or not.
             none = warehouse.read("silver", "cdc").where("false")
@@ -141,7 +141,7 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
         if bronze:
             # What was kept first: with it and no checkpoint, files would be taken as read.
             for folder in (kept(warehouse, source), warehouse.checkpoint("bronze", source)):
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(warehouse, folder)
             _delete(warehouse, "bronze", "messages", where=own)
             projects.forget(warehouse, source)
     return found

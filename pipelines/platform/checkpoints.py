@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
@@ -30,6 +32,8 @@ LOOKED_AT = 1_000
 _FEW = 50
 """Beyond so many the newest one is noted, so that a quiet source does not look at the commits of
 the others again and again."""
+GONE = "gone"
+"""The folder of checkpoints that were taken away, for as long as that takes."""
 _RESTORES = ("RESTORE", "CLONE")
 COPIES = "what it has is taken up once more, and copies count once: no gold table changes"
 
@@ -48,6 +52,18 @@ def write_whole(file: Path, content: bytes) -> None:
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def remove(warehouse: Warehouse, folder: str) -> None:
+    """Take a folder of the checkpoints away by one step, if it is there. Of a part of it the next
+    run would learn that some files were read and others were not."""
+    gone = Path(warehouse.checkpoint(GONE))
+    gone.mkdir(parents=True, exist_ok=True)
+    # Where a platform renames no folders, it goes file by file.
+    with suppress(OSError):
+        Path(folder).rename(gone / uuid.uuid4().hex)
+    for left in (folder, gone):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def read_note(file: Path) -> dict[str, Any]:

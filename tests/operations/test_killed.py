@@ -244,6 +244,47 @@ def test_a_reset_takes_what_a_killed_run_has_not_recorded(
     assert not warehouse.exists("gold", "shop_item")
 
 
+@pytest.mark.slow
+def test_a_reset_killed_amid_a_checkpoint_leaves_no_part_of_it(
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that came before the reset was called again met a record of files that was missing, and
+    failed its source."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write(
+        "conf/sources/shop.yml",
+        "name: shop\nformat: canal\norder: arrival\n"
+        "files: {path: 'landing/*.jsonl', order: path}\n",
+    )
+    inserts = [canal("item", "INSERT", _row(id_, "old"), es=id_, id_=id_) for id_ in (1, 2)]
+    project.land("1.jsonl", inserts)
+    assert project.ingest("run").code == 0
+    update = canal("item", "UPDATE", _row(1, "new"), es=3, id_=3, old={"name": "old"})
+    delete = canal("item", "DELETE", _row(2, "old"), es=4, id_=4)
+    project.land("2.jsonl", [update, delete])
+    assert project.ingest("run").code == 0
+    unlink = os.unlink
+
+    def unlinking(file: str, *, dir_fd: int | None = None) -> None:
+        # In whatever order the file system has them: the record of the first file goes first.
+        name = Path(file).name
+        if name != "000001.json":
+            unlink(file, dir_fd=dir_fd)
+        if name == "000000.json":
+            raise _Killed
+
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+        patch.setattr(os, "unlink", unlinking)
+        project.ingest("reset", "--source", "shop", "--bronze", "--yes")
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+    rows = project.ingest("sql", "SELECT id, name FROM gold.shop_item", "--json").records
+    assert rows == [{"id": 1, "name": "new"}]
+
+
 class _Killed(BaseException):
     """Ends the command as a kill would: nobody handles it."""
 

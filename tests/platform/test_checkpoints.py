@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,38 @@ def noted(folder: Path) -> Warehouse:
         commit(folder, version)
     note_moment(tables_in(folder), of(folder), news=True)
     return tables_in(folder)
+
+
+def test_a_folder_goes_by_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse = tables_in(tmp_path)
+    folder = Path(warehouse.checkpoint("bronze", "shop"))
+    for name in ("files/000000.json", "files/000001.json", "of_bronze.json"):
+        write_whole(folder / name, b"{}")
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "unlink", killed)
+        checkpoints.remove(warehouse, str(folder))
+    assert not folder.exists()
+    # What was left goes with the next, be there one or not.
+    checkpoints.remove(warehouse, str(folder))
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+
+
+def test_where_no_folder_can_be_renamed_its_files_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError("not supported")
+
+    warehouse = tables_in(tmp_path)
+    folder = Path(warehouse.checkpoint("bronze", "shop"))
+    write_whole(folder / "files/000000.json", b"{}")
+    monkeypatch.setattr(Path, "rename", refused)
+    checkpoints.remove(warehouse, str(folder))
+    assert not folder.exists()
 
 
 def test_what_was_never_noted_is_of_any_moment(tmp_path: Path) -> None:

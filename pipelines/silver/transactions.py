@@ -11,11 +11,13 @@ from functools import partial
 from typing import NamedTuple
 
 from ingest.formats import FORMATS
+from ingest.names import SourceTable, label_of
 from ingest.position import Pos, pos_literal
 from ingest.sql.history import transactions as texts
+from ingest.sql.silver import named, past_horizon
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
-from pipelines.targets.progress import load_progress, source_cursor
+from pipelines.targets.progress import load_progress, source_cursor, targets_of
 from pipelines.terminal.console import counted
 
 
@@ -83,6 +85,8 @@ def _lowest_open(warehouse: Warehouse, source: str, *, above: int) -> Open | Non
         warehouse.name("silver", "cdc"),
         change=identity(warehouse.config.sources.values()),
         source=source,
+        published=above,
+        without=_beyond_horizons(warehouse, source),
     )
     met = texts.that_wait(all_of_source(above=above))
     if session.sql(met).isEmpty():
@@ -103,6 +107,25 @@ def unpublished(warehouse: Warehouse, source: str, *, until: str) -> Open | None
     silver = warehouse.name("silver", "cdc")
     held = texts.held_back(silver, source=source, above=limit.last, only=limit.only, until=until)
     return None if warehouse.session.sql(held).isEmpty() else limit.waits
+
+
+def _beyond_horizons(warehouse: Warehouse, source: str) -> str:
+    """SQL of the changes that gold sets aside since the history that they belong in was trimmed: of
+    a transaction of that time it publishes nothing any more."""
+    progress_by_target = load_progress(warehouse)
+    known = [*targets_of(progress_by_target, source).values()]
+    terms = []
+    for progress in (*known, source_cursor(progress_by_target, source)):
+        for names in progress.tables:
+            table = SourceTable(source, *names)
+            own = progress.watermarks.get(label_of(table))
+            # A table that was renamed is known by its first name.
+            marks = progress.watermarks.values() if own is None else [own]
+            terms += [
+                f"({named(table)} AND {past_horizon(each.pos, each.batch)})"
+                for each in dict.fromkeys(each for mark in marks for each in mark.horizons)
+            ]
+    return " OR ".join(terms)
 
 
 def waiting(warehouse: Warehouse, sources: Iterable[str]) -> list[str]:

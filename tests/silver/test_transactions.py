@@ -155,6 +155,43 @@ def test_gold_publishes_whole_transactions(
 
 
 @pytest.mark.slow
+def test_what_retention_took_is_no_open_rest(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a transaction that was published and trimmed since, one change that is sent again is not
+    all of it. Gold waited for the rest, which nobody sends, for ever."""
+    project, log = Project(tmp_path, capsys.readouterr), Log()
+    project.write("conf/ingest.yml", "retention: {bronze: 30 days, silver: 60 days}\n")
+    project.write("conf/sources/bank.yml", SOURCE)
+    project.write("conf/tables/bank.yml", TABLES)
+    project.land(
+        "1.jsonl",
+        [
+            log.row("debit", 1, 1, 10, "t1"),
+            log.row("debit", 2, 2, 10, "t1"),
+            log.bound("END", "t1", 2, 2),
+            log.row("debit", 3, 3, 10, "t2"),
+            log.row("credit", 4, 3, 10, "t2"),
+            log.bound("END", "t2", 4, 2),
+            *(log.row("debit", 4 + id_, id_, 20, None) for id_ in (1, 2, 3)),
+        ],
+    )
+    assert project.ingest("run").code == 0
+    project.land("2.jsonl", [log.row("credit", 8, 4, 20, None)])
+    assert project.ingest("run").code == 0
+    aged = "UPDATE silver.cdc SET decoded_at = decoded_at - INTERVAL 100 DAYS"
+    assert project.ingest("sql", "--write", aged).code == 0
+    trimmed = project.ingest("maintain", "--json").records
+    assert [each["rows_trimmed"] for each in trimmed if each["table"] == "silver.cdc"] == [3]
+    # All of the first one is gone, of the second one a part.
+    again = log.row("debit", 1, 1, 10, "t1"), log.row("credit", 4, 3, 10, "t2")
+    project.land("3.jsonl", [*again, log.row("debit", 9, 9, 90, None)])
+    answer = project.ingest("run")
+    assert (answer.code, "waits" in answer.err) == (0, False), answer.err
+    assert held(project) == {"debit": [20, 20, 20, 90], "credit": [10, 20]}
+
+
+@pytest.mark.slow
 def test_decoded_again_beside_transactions_that_are_open(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

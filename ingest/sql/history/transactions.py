@@ -22,17 +22,27 @@ def transactions(
     source: str | None = None,
     above: int | None = None,
     among: str | None = None,
+    published: int | None = None,
+    without: str | None = None,
 ) -> str:
     """The transactions: (source, tx_id, begin_time, end_time, complete, rolled_back, events,
     expected, tables, first_pos, last_pos). Where they are given, of one source, as far as they lie
     above a batch, and of those `among` (SQL of `tx_id`).
+
+    `published`: the batch up to which gold has published whole ones. One with a change there was
+    complete, whatever retention or an erasure has taken out of silver since. `without`: SQL of
+    changes that count for none.
 
     `change`: SQL of what the deliveries of one change have in common.
     """
     terms = [equal(source=source)] if source is not None else []
     terms += [f"batch > {above}"] if above is not None else []
     terms += [f"tx_id IN ({among})"] if among is not None else []
+    terms += [f"coalesce(NOT (kind = 'change' AND ({without})), true)"] if without else []
     where = " AND ".join(terms) or "true"
+    complete = "committed AND coalesce(events >= expected, true)"
+    if published is not None:
+        complete = f"({complete} OR coalesce(first_batch <= {published}, false))"
     return query(
         rows_=f"SELECT *, {_COMMITS} AS commits FROM {silver} WHERE tx_id IS NOT NULL "
         f"AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) AND {where}",
@@ -44,10 +54,11 @@ def transactions(
   count(DISTINCT CASE WHEN kind = 'change' THEN {change} END) AS events,
   array_sort(collect_set(CASE WHEN kind = 'change'
     THEN concat_ws('.', db, schema, table) END)) AS tables,
-  min(pos) AS first_pos, max(pos) AS last_pos
+  min(pos) AS first_pos, max(pos) AS last_pos,
+  min(batch) FILTER (WHERE kind = 'change') AS first_batch
 FROM rows_ GROUP BY source, epoch, tx_id""",
         transactions="SELECT source, tx_id, begin_time, end_time, "
-        "committed AND coalesce(events >= expected, true) AS complete, rolled_back, events, "
+        f"{complete} AS complete, rolled_back, events, "
         "expected, tables, first_pos, last_pos FROM counted",
     )
 

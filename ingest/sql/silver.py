@@ -15,6 +15,11 @@ _LISTED = 64
 _ARRIVED = "coalesce(unix_millis(arrived), 0L)"
 
 
+ERASURES = "_erasures"
+"""The topic of rows that say that an erasure took place. Those with a `tx_id` say in `after` how
+many changes of that transaction were `erased`."""
+
+
 def of_table(table: SourceTable) -> str:
     """SQL that is true for silver's rows of a source table."""
     return " AND ".join(

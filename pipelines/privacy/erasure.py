@@ -2,7 +2,8 @@
 
 1. Find what silver has of the key (`person`), which says which messages it came in.
 2. Note the erasure (`record`), and append a row to silver that says that it took place: silver
-   numbers its appends by the highest number there is, whatever goes.
+   numbers its appends by the highest number there is, whatever goes. Further ones say how many
+   changes of which transactions go: the end of one tells how many it had.
 3. Take the rows out of the target, out of its rejects, out of bronze, and out of silver last: a
    process that is killed on the way finds the same rows in silver when it is called again.
 4. With `vacuum`, let Delta remove the files of before, and look through what is left (`absence`).
@@ -33,6 +34,7 @@ from ingest.fold.fold import Key
 from ingest.sql.privacy import erasure as texts
 from ingest.sql.privacy.person import LOST_BYTES
 from ingest.sql.quoting import equal
+from ingest.sql.silver import ERASURES
 from ingest.sql.tables.upkeep import history as history_of
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction, reconstruct
@@ -51,14 +53,13 @@ from pipelines.privacy.person import (
     texts_before,
 )
 from pipelines.privacy.record import Erasure
+from pipelines.silver.history import identity
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import progress_of
 
 ERASED = ("kind", "what", "rows")
 _GONE = re.compile("FileNotFound|FILE_NOT_EXIST|FILE_NOT_FOUND|VERSION_NOT_FOUND|VersionNotFound")
 """What Spark and Delta say of a version that VACUUM, or the retention of the log, has removed."""
-MARKER = "_erasures"
-"""The topic of the rows of silver that say that an erasure took place."""
 
 
 class Erased(NamedTuple):
@@ -246,8 +247,8 @@ def _removed(
             **counts,
         ),
     )
-    _mark(warehouse, source, erasure)
     own_rows = history.frames.view(rows_table(person.rows))
+    _mark(warehouse, source, own_rows, erasure=erasure)
     messages = history.frames.view(messages_table(person.messages))
     if warehouse.exists("gold", history.target):
         name, spans = warehouse.name("gold", history.target), _gold_spans(history, person)
@@ -281,32 +282,38 @@ def _take_from_sentences(history: Reconstruction, person: Person, *, erasure: Er
         warehouse.execute(texts.from_lists(name, "errors", **about))
 
 
-def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
-    """Append the row of silver that says that it took place."""
+def _mark(warehouse: Warehouse, source: str, own_rows: str, *, erasure: Erasure) -> None:
+    """Append the rows of silver that say that it took place, and how much of which transactions
+    goes: they are complete without it."""
     number = last_batch(warehouse) + 1
     silver = warehouse.read("silver", "cdc")
+    change = identity(warehouse.config.sources.values())
+    marks = texts.marks(warehouse.name("silver", "cdc"), own_rows, source=source, change=change)
+    erased = F.create_map(F.lit("erased"), F.col("n").cast("string"))
     marker = {
         "kind": F.lit("control"),
         "source": F.lit(source),
-        "topic": F.lit(MARKER),
+        "topic": F.lit(ERASURES),
         "partition": F.lit(0),
         "offset": F.lit(number),
-        "row": F.lit(0),
+        "row": F.col("number"),
         "op": F.lit("other"),
         "op_raw": F.lit(f"erase {erasure.id}"),
+        "tx_id": F.col("tx_id"),
+        "after": F.when(F.col("n").isNotNull(), erased),
         "warnings": F.array().cast("array<string>"),
-        "epoch": F.lit(0),
+        "epoch": F.col("epoch"),
         "decoded_at": F.lit(datetime.now(UTC)),
         "batch": F.lit(number),
     }
-    row = warehouse.session.range(1).select(
+    rows_ = warehouse.session.sql(marks).select(
         *(
             marker.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
             for field in silver.schema.fields
         )
     )
     once = (_writer(erasure), warehouse.next_version("silver", "cdc"))
-    warehouse.append(row, "silver", "cdc", once=once, note=number)
+    warehouse.append(rows_, "silver", "cdc", once=once, note=number)
 
 
 def _gold_spans(history: Reconstruction, person: Person) -> str:

@@ -192,6 +192,40 @@ def test_what_retention_took_is_no_open_rest(
 
 
 @pytest.mark.slow
+def test_what_was_erased_is_no_open_rest(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person goes while gold waits for an earlier transaction: the later one has all its events
+    but those of the person, which nobody sends again."""
+    project, log = Project(tmp_path, capsys.readouterr), Log()
+    project.write("conf/sources/bank.yml", SOURCE)
+    project.write("conf/tables/bank.yml", TABLES)
+    project.land(
+        "1.jsonl",
+        [
+            *(log.row("debit", 1, 1, 10, None), log.row("credit", 2, 1, 10, None)),
+            log.row("debit", 3, 2, 20, "t1"),
+            *(log.row("debit", 4, 3, 30, "t2"), log.row("credit", 5, 3, 30, "t2")),
+            log.bound("END", "t2", 5, 2),
+            *(log.row("debit", 6, 4, 40, "t3"), log.row("credit", 7, 3, 40, "t3")),
+            log.bound("END", "t3", 7, 3),
+        ],
+    )
+    assert project.ingest("run").code == 0
+    assert held(project) == {"debit": [10], "credit": [10]}
+    assert project.ingest("erase", "bank_credit", "--key", "id=3", "--yes").code == 0
+    # What has not come yet is waited for.
+    project.land("2.jsonl", [log.bound("END", "t1", 3, 1)])
+    assert "waits for the rest of transaction t3 (1 of 3 events so far)" in (
+        project.ingest("run").err
+    )
+    assert held(project) == {"debit": [10, 20, 30], "credit": [10]}
+    project.land("3.jsonl", [log.row("debit", 8, 5, 50, "t3")])
+    assert "waits" not in project.ingest("run").err
+    assert held(project) == {"debit": [10, 20, 30, 40, 50], "credit": [10]}
+
+
+@pytest.mark.slow
 def test_decoded_again_beside_transactions_that_are_open(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

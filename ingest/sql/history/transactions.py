@@ -6,6 +6,7 @@ from ingest.events import COMMITS
 from ingest.position import Pos, pos_literal
 from ingest.sql.query import query
 from ingest.sql.quoting import equal, sql_text
+from ingest.sql.silver import ERASURES
 
 _WAIT = "NOT complete AND NOT rolled_back AND events > 0"
 _MARKED = " AND ".join(
@@ -40,13 +41,19 @@ def transactions(
     terms += [f"tx_id IN ({among})"] if among is not None else []
     terms += [f"coalesce(NOT (kind = 'change' AND ({without})), true)"] if without else []
     where = " AND ".join(terms) or "true"
-    complete = "committed AND coalesce(events >= expected, true)"
+    complete = "committed AND coalesce(events + coalesce(erased, 0) >= expected, true)"
     if published is not None:
         complete = f"({complete} OR coalesce(first_batch <= {published}, false))"
     return query(
         rows_=f"SELECT *, {_COMMITS} AS commits FROM {silver} WHERE tx_id IS NOT NULL "
-        f"AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) AND {where}",
-        counted=f"""SELECT source, tx_id,
+        f"AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback') "
+        f"OR topic = {sql_text(ERASURES)}) AND {where}",
+        # An erasure that was cut short tells the same once more.
+        told="SELECT source, epoch, tx_id, op_raw, max(CAST(after['erased'] AS bigint)) AS n "
+        f"FROM rows_ WHERE topic = {sql_text(ERASURES)} GROUP BY source, epoch, tx_id, op_raw",
+        gone="SELECT source, epoch, tx_id, sum(n) AS erased FROM told "
+        "GROUP BY source, epoch, tx_id",
+        counted=f"""SELECT source, epoch, tx_id,
   min(event_time) FILTER (WHERE op = 'begin') AS begin_time,
   min(event_time) FILTER (WHERE commits OR op = 'rollback') AS end_time,
   bool_or(commits) AS committed, bool_or(op = 'rollback') AS rolled_back,
@@ -59,7 +66,8 @@ def transactions(
 FROM rows_ GROUP BY source, epoch, tx_id""",
         transactions="SELECT source, tx_id, begin_time, end_time, "
         f"{complete} AS complete, rolled_back, events, "
-        "expected, tables, first_pos, last_pos FROM counted",
+        "expected, tables, first_pos, last_pos "
+        "FROM counted LEFT JOIN gone USING (source, epoch, tx_id)",
     )
 
 

@@ -69,6 +69,23 @@ def number_of_messages(bronze: str, messages: str, *, source: str) -> str:
     )
 
 
+def marks(silver: str, held: str, *, source: str, change: str) -> str:
+    """What is to be told of an erasure, numbered from 0: that it took place, then how many changes
+    `n` of each transaction go with the rows `held` that are the person's (epoch, tx_id, n, number).
+    The end of a transaction says how many there were. `change`: SQL of what the deliveries of one
+    change have in common.
+    """
+    return query(
+        own=f"SELECT s.* FROM {silver} s LEFT SEMI JOIN (SELECT * FROM {held} WHERE mine) m "
+        f"ON {same('s', 'm')} WHERE source = {sql_text(source)} AND kind = 'change'",
+        counted=f"SELECT epoch, tx_id, count(DISTINCT {change}) AS n FROM own "
+        "WHERE tx_id IS NOT NULL GROUP BY epoch, tx_id",
+        marks="SELECT CAST(0 AS bigint) AS epoch, CAST(NULL AS string) AS tx_id, "
+        "CAST(NULL AS bigint) AS n, 0 AS number UNION ALL "
+        "SELECT epoch, tx_id, n, row_number() OVER (ORDER BY epoch, tx_id) FROM counted",
+    )
+
+
 def from_gold(target: str, spans: str, on: str) -> str:
     """The MERGE that takes the rows `t` of a target that are those of a relation `h`."""
     return f"MERGE INTO {target} t USING {spans} h ON {on} WHEN MATCHED THEN DELETE"

@@ -79,10 +79,10 @@ def publish_limit(warehouse: Warehouse, source: str, *, above: int) -> PublishLi
 
 def _lowest_open(warehouse: Warehouse, source: str, *, above: int) -> Open | None:
     """The open transaction with the lowest position among those with changes above the batch."""
-    session = warehouse.session
+    session, silver = warehouse.session, warehouse.name("silver", "cdc")
     all_of_source = partial(
         texts.transactions,
-        warehouse.name("silver", "cdc"),
+        silver,
         change=identity(warehouse.config.sources.values()),
         source=source,
         published=above,
@@ -91,9 +91,13 @@ def _lowest_open(warehouse: Warehouse, source: str, *, above: int) -> Open | Non
     met = texts.that_wait(all_of_source(above=above))
     if session.sql(met).isEmpty():
         return None
+    newest = session.sql(texts.newest_epoch(silver, source=source, above=above)).first()
+    assert newest is not None
     # What is not complete up here may be with what lies in earlier batches: an end that came
-    # before its events, or events that came a second time.
-    row = session.sql(texts.lowest_waiting(all_of_source(among=met))).first()
+    # before its events, or events that came a second time. Of an earlier epoch nothing comes any
+    # more: a transaction that the new one cut short has no rest.
+    of_now = all_of_source(among=met, epoch=newest[0])
+    row = session.sql(texts.lowest_waiting(of_now)).first()
     return Open(row[0], tuple(row[1]), row[2], row[3]) if row is not None else None
 
 

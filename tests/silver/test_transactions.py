@@ -226,6 +226,27 @@ def test_what_was_erased_is_no_open_rest(
 
 
 @pytest.mark.slow
+def test_what_a_new_epoch_cut_short_has_no_rest(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What comes from then on is of the new epoch: gold would wait for ever."""
+    project, log = Project(tmp_path, capsys.readouterr), Log()
+    project.write("conf/sources/bank.yml", SOURCE)
+    project.write("conf/tables/bank.yml", TABLES)
+    project.land("1.jsonl", [log.row("debit", 8, 1, 10, None), log.row("debit", 9, 2, 20, "t1")])
+    assert "waits for the rest of transaction t1" in project.ingest("run").err
+    assert held(project) == {"debit": [10]}
+    project.write("conf/sources/bank.yml", f"{SOURCE}epoch: 1\n")
+    # By then the same name may be another transaction's.
+    project.land("2.jsonl", [log.row("debit", 1, 3, 30, None), log.row("debit", 2, 4, 40, "t1")])
+    assert "waits for the rest of transaction t1 (1 event so far)" in project.ingest("run").err
+    assert held(project) == {"debit": [10, 20, 30]}
+    project.land("3.jsonl", [log.bound("END", "t1", 2, 1)])
+    assert "waits" not in project.ingest("run").err
+    assert held(project) == {"debit": [10, 20, 30, 40]}
+
+
+@pytest.mark.slow
 def test_decoded_again_beside_transactions_that_are_open(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

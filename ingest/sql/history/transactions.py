@@ -25,10 +25,11 @@ def transactions(
     among: str | None = None,
     published: int | None = None,
     without: str | None = None,
+    epoch: int | None = None,
 ) -> str:
     """The transactions: (source, tx_id, begin_time, end_time, complete, rolled_back, events,
     expected, tables, first_pos, last_pos). Where they are given, of one source, as far as they lie
-    above a batch, and of those `among` (SQL of `tx_id`).
+    above a batch, of those `among` (SQL of `tx_id`), and of an epoch.
 
     `published`: the batch up to which gold has published whole ones. One with a change there was
     complete, whatever retention or an erasure has taken out of silver since. `without`: SQL of
@@ -39,6 +40,7 @@ def transactions(
     terms = [equal(source=source)] if source is not None else []
     terms += [f"batch > {above}"] if above is not None else []
     terms += [f"tx_id IN ({among})"] if among is not None else []
+    terms += [f"epoch = {epoch}"] if epoch is not None else []
     terms += [f"coalesce(NOT (kind = 'change' AND ({without})), true)"] if without else []
     where = " AND ".join(terms) or "true"
     complete = "committed AND coalesce(events + coalesce(erased, 0) >= expected, true)"
@@ -82,6 +84,11 @@ def lowest_waiting(transactions: str) -> str:
         f"SELECT tx_id, first_pos, events, expected FROM ({transactions}) WHERE {_WAIT} "
         "ORDER BY first_pos LIMIT 1"
     )
+
+
+def newest_epoch(silver: str, *, source: str, above: int) -> str:
+    """A row: the highest epoch that has come above a batch."""
+    return f"SELECT max(epoch) FROM {silver} WHERE {equal(source=source)} AND batch > {above}"
 
 
 def batches_from(silver: str, *, source: str, above: int, first: Pos) -> str:

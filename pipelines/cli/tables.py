@@ -399,12 +399,16 @@ def _target(call: Invocation, table: str) -> KnownTarget:
 
 
 def _made_target(call: Invocation, table: str) -> tuple[str, str]:
-    """A target that was made, be it there or gone, and the source that feeds it."""
+    """A target that was made, be it there or gone, and the source that feeds it. Of a reset that
+    was cut short its schema changes may be all that is left."""
     warehouse = call.warehouse
     from pipelines.gold.known_targets import one_of
+    from pipelines.ledger.entries import load_entries
     from pipelines.targets.progress import is_target, load_progress
 
-    fed = {target: source for source, target in load_progress(warehouse) if is_target(target)}
+    entries = load_entries(warehouse).values()
+    fed = {entry.target: entry.table.source for entry in entries if entry.target is not None}
+    fed |= {target: source for source, target in load_progress(warehouse) if is_target(target)}
     target = one_of(table, fed, warehouse.settings)
     return target, fed[target]
 

@@ -80,9 +80,10 @@ def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
 
 def _take_away(warehouse: Warehouse, source: str, target: str) -> None:
     _keep_horizons(warehouse, source, target)
-    # The table first: while there is progress without it, the target is parked.
+    # The table first: while there is progress without it, the target is parked. The ledger last:
+    # with progress beyond them, nobody looks for its statements again.
     warehouse.drop("gold", target)
-    for table, stage in (("_rejects", "gold"), ("_ddl", None), ("_progress", None)):
+    for table, stage in (("_rejects", "gold"), ("_progress", None), ("_ddl", None)):
         where = equal(source=source, target=target, stage=stage)
         _delete(warehouse, "gold", table, where=where)
 
@@ -130,7 +131,7 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
         found = of_source(warehouse, source, bronze=bronze)
         for target in _targets(warehouse, source):
             _take_away(warehouse, source, target)
-        for table in ("_rejects", "_ddl", "_progress"):
+        for table in ("_rejects", "_progress", "_ddl"):
             _delete(warehouse, "gold", table, where=own)
         remove(warehouse, warehouse.checkpoint("silver", source))
         if _count(warehouse, "silver", "cdc", where=own):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.load import load
+from pipelines.operations import reset
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from tests.support.kafka_broker import _free_ports
@@ -283,6 +284,52 @@ def test_a_reset_killed_amid_a_checkpoint_leaves_no_part_of_it(
     assert answer.code == 0, answer.err
     rows = project.ingest("sql", "SELECT id, name FROM gold.shop_item", "--json").records
     assert rows == [{"id": 1, "name": "new"}]
+
+
+@pytest.mark.slow
+def test_a_reset_killed_before_its_last_step_forgets_no_schema_change(
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With its schema changes gone and its progress there, the parked target's sentence led to a
+    rebuild in which a renamed column was two."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/ingest.yml", "ddl: {destructive: apply}\n")
+    project.write("conf/sources/shop.yml", "name: shop\nfiles: {path: 'landing/*.jsonl'}\n")
+    renamed = {"id": "2", "title": "later", "price": "2.50"}
+    types = {"id": "int", "title": "varchar(20)", "price": "decimal(12,2)"}
+    project.land(
+        "1.jsonl",
+        [
+            canal("item", "INSERT", _row(1, "first"), es=1, id_=1),
+            canal_ddl("item", "ALTER TABLE item RENAME COLUMN name TO title", es=2, id_=2),
+            canal("item", "INSERT", renamed, es=3, id_=3, types=types),
+        ],
+    )
+    assert project.ingest("run").code == 0
+    query = "SELECT * EXCEPT (_pos) FROM gold.shop_item ORDER BY id"
+    before = project.ingest("sql", query, "--json").records
+    assert [row["title"] for row in before] == ["first", "later"]
+    delete, calls = reset._delete, []
+
+    def killed(*given: Any, **named: Any) -> None:
+        calls.append(given)
+        if len(calls) == 3:
+            raise _Killed
+        delete(*given, **named)
+
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+        patch.setattr(reset, "_delete", killed)
+        project.ingest("reset", "shop_item", "--yes")
+    # Called again, it takes the rest; a run makes the table anew all the same.
+    left = project.ingest("reset", "shop_item", "--json").records
+    assert [row["what"] for row in left] == ["schema changes, with their decisions of shop_item"]
+    for words in (("run",), ("rebuild", "shop_item")):
+        answer = project.ingest(*words)
+        assert answer.code == 0, answer.err
+        assert project.ingest("sql", query, "--json").records == before
 
 
 class _Killed(BaseException):

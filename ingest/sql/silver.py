@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ingest.events import COMMITS
 from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, Pos, may_follow_sql, pos_literal, source_part
 from ingest.sql.metadata import in_gold
@@ -13,11 +14,12 @@ ROW_CHANGES, TRUNCATES = "op <> 'truncate'", "op = 'truncate'"
 """True for the changes of rows; for truncates."""
 _LISTED = 64
 _ARRIVED = "coalesce(unix_millis(arrived), 0L)"
-
-
+_MARKED = (f"extra[{sql_text(name)}] = {sql_text(text)}" for name, text in COMMITS.items())
+LAST_CHANGE = f"coalesce({' AND '.join(_MARKED)}, false)"
+"""True for a change that is the last of its transaction, where no message of its own tells that."""
 ERASURES = "_erasures"
 """The topic of rows that say that an erasure took place. Those with a `tx_id` say in `after` how
-many changes of that transaction were `erased`."""
+many changes of that transaction were `erased`, and in `extra` whether its last was among them."""
 
 
 def of_table(table: SourceTable) -> str:

@@ -30,6 +30,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from ingest.errors import TableError
+from ingest.events import COMMITS
 from ingest.fold.fold import Key
 from ingest.sql.privacy import erasure as texts
 from ingest.sql.privacy.person import LOST_BYTES
@@ -290,6 +291,7 @@ def _mark(warehouse: Warehouse, source: str, own_rows: str, *, erasure: Erasure)
     change = identity(warehouse.config.sources.values())
     marks = texts.marks(warehouse.name("silver", "cdc"), own_rows, source=source, change=change)
     erased = F.create_map(F.lit("erased"), F.col("n").cast("string"))
+    committed = F.create_map(*(F.lit(text) for pair in COMMITS.items() for text in pair))
     marker = {
         "kind": F.lit("control"),
         "source": F.lit(source),
@@ -301,6 +303,7 @@ def _mark(warehouse: Warehouse, source: str, own_rows: str, *, erasure: Erasure)
         "op_raw": F.lit(f"erase {erasure.id}"),
         "tx_id": F.col("tx_id"),
         "after": F.when(F.col("n").isNotNull(), erased),
+        "extra": F.when(F.col("last"), committed),
         "warnings": F.array().cast("array<string>"),
         "epoch": F.col("epoch"),
         "decoded_at": F.lit(datetime.now(UTC)),

@@ -14,7 +14,7 @@ from ingest.formats import FORMATS
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos, pos_literal
 from ingest.sql.history import transactions as texts
-from ingest.sql.silver import named, past_horizon
+from ingest.sql.silver import of_table, past_horizon
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
 from pipelines.targets.progress import load_progress, source_cursor, targets_of
@@ -126,7 +126,7 @@ def _beyond_horizons(warehouse: Warehouse, source: str) -> str:
             # A table that was renamed is known by its first name.
             marks = progress.watermarks.values() if own is None else [own]
             terms += [
-                f"({named(table)} AND {past_horizon(each.pos, each.batch)})"
+                f"({of_table(table)} AND {past_horizon(each.pos, each.batch)})"
                 for each in dict.fromkeys(each for mark in marks for each in mark.horizons)
             ]
     return " OR ".join(terms)

@@ -336,3 +336,32 @@ def test_what_gold_waits_for_is_told_by_format(
         {"tx_id": "801", "complete": True, "events": 2, "ended": T0},
         {"tx_id": "802", "complete": False, "events": 1, "ended": None},
     ]
+
+
+@pytest.mark.slow
+def test_a_transaction_ends_whose_last_change_was_erased(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The row that told the end of its transaction is a person's, and goes while gold waits for an
+    earlier one."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write(
+        "conf/sources/rows.yml",
+        "name: rows\nformat: maxwell\nkeys: {bank.debit: [id]}\n"
+        "columns: {bank.debit: {id: int, sum: int}}\n"
+        "files: {path: 'landing/*.jsonl', framing: lines}\n",
+    )
+    project.write(
+        "conf/tables/rows.yml",
+        "source: rows\npublish: transaction\ntables: [{from: bank.debit, target: debit}]\n",
+    )
+    later = [maxwell(3, 802, xoffset=0), maxwell(4, 802, commit=True)]
+    project.land("1.jsonl", [maxwell(1, 800, commit=True), maxwell(2, 801, xoffset=0), *later])
+    assert "waits for the rest of transaction 801" in project.ingest("run").err
+    erased = project.ingest("erase", "debit", "--key", "id=4", "--yes")
+    assert erased.code == 0, erased.err
+    project.land("2.jsonl", [maxwell(5, 801, commit=True)])
+    assert "waits" not in project.ingest("run").err
+    query = "SELECT id FROM gold.debit ORDER BY id"
+    found = project.ingest("sql", query, "--json").records
+    assert [row["id"] for row in found] == [1, 2, 3, 5]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from ingest.events import COMMITS
 from ingest.position import Pos, pos_literal
 from ingest.sql.query import query
 from ingest.sql.quoting import equal, sql_text
-from ingest.sql.silver import ERASURES
+from ingest.sql.silver import ERASURES, LAST_CHANGE
 
 _WAIT = "NOT complete AND NOT rolled_back AND events > 0"
-_MARKED = " AND ".join(
-    f"extra[{sql_text(name)}] = {sql_text(text)}" for name, text in COMMITS.items()
-)
-_COMMITS = f"(op = 'commit' OR kind = 'change' AND coalesce({_MARKED}, false))"
+_COMMITS = f"(op = 'commit' OR {LAST_CHANGE})"
 """True for what tells the end of its transaction: a message of its own, or the last change."""
 
 

@@ -12,6 +12,7 @@ from ingest.sql.casts import as_text
 from ingest.sql.delivery import DELIVERY, MESSAGE, origin, same
 from ingest.sql.query import query, select
 from ingest.sql.quoting import quoted, sql_text
+from ingest.sql.silver import LAST_CHANGE
 
 _FOUND = "SELECT DISTINCT s.said FROM said s JOIN {held} a ON contains(s.said, a.text)"
 
@@ -71,18 +72,19 @@ def number_of_messages(bronze: str, messages: str, *, source: str) -> str:
 
 def marks(silver: str, held: str, *, source: str, change: str) -> str:
     """What is to be told of an erasure, numbered from 0: that it took place, then how many changes
-    `n` of each transaction go with the rows `held` that are the person's (epoch, tx_id, n, number).
-    The end of a transaction says how many there were. `change`: SQL of what the deliveries of one
-    change have in common.
+    `n` of each transaction go with the rows `held` that are the person's, and whether the `last` is
+    among them (epoch, tx_id, n, last, number). The end of a transaction says how many there were.
+    `change`: SQL of what the deliveries of one change have in common.
     """
     return query(
         own=f"SELECT s.* FROM {silver} s LEFT SEMI JOIN (SELECT * FROM {held} WHERE mine) m "
         f"ON {same('s', 'm')} WHERE source = {sql_text(source)} AND kind = 'change'",
-        counted=f"SELECT epoch, tx_id, count(DISTINCT {change}) AS n FROM own "
+        counted=f"SELECT epoch, tx_id, count(DISTINCT {change}) AS n, "
+        f"bool_or({LAST_CHANGE}) AS last FROM own "
         "WHERE tx_id IS NOT NULL GROUP BY epoch, tx_id",
         marks="SELECT CAST(0 AS bigint) AS epoch, CAST(NULL AS string) AS tx_id, "
-        "CAST(NULL AS bigint) AS n, 0 AS number UNION ALL "
-        "SELECT epoch, tx_id, n, row_number() OVER (ORDER BY epoch, tx_id) FROM counted",
+        "CAST(NULL AS bigint) AS n, false AS last, 0 AS number UNION ALL "
+        "SELECT epoch, tx_id, n, last, row_number() OVER (ORDER BY epoch, tx_id) FROM counted",
     )
 
 

@@ -253,6 +253,7 @@ def test_what_had_no_key_waits_for_what_it_lacks_with_one(
     assert lab.as_history("t")
 
 
+@pytest.mark.slow
 def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) -> None:
     a, b = "t_a", "t_b"
     moved = change(a, "u", 6, {"id": 1, "x": "moved"}) | {"before": {"id": 5, "x": "a"}}

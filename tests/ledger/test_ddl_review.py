@@ -860,8 +860,10 @@ BASE = {"id": INT, "a": TEXT, "b": TEXT, "c": INT, "n": INT}
 
 
 SLOW = {
-    *("born_again", "dropped", "ghosted", "images_again", "kept", "kept_too", "narrowed", "oracle"),
-    *("rekeyed", "renamed_key_at_once", "retyped", "turned", "turned_old", "unghosted"),
+    *("born_again", "born_renamed_key", "clauses", "dropped", "dropped_late", "ghosted", "named"),
+    *("harmless", "images_again", "images_renamed", "kept", "kept_too", "key_mixed", "retyped"),
+    *("key_shortened", "key_untold", "marked_again", "narrowed", "oracle", "part_of_key", "turned"),
+    *("rekeyed", "renamed_key_at_once", "sharded_key", "turned_old", "unghosted", "versions_again"),
 }
 """Cases whose every way through the code others take: left to `make test-long`."""
 EACH = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]

@@ -44,7 +44,7 @@ from ingest.wire.typed_rows import TableRows, TypedRows
 
 _OPS = ("insert", "update", "delete", "truncate")
 _DIGITS = 10**10
-_LAST = ("E", "W", "2", "3")
+_LAST = ("E", "W", "2", "3", 2, 3)
 """Of a transaction: its end, or all of it."""
 _PART = re.compile(r'"((?:[^"]|"")*+)"|([^."]++)')
 _NONE = msgspec.Raw(b"")
@@ -442,6 +442,7 @@ def _spaced(convert: Convert) -> Convert:
 def _commits(envelope: _Envelope, op: str) -> bool:
     """Whether an operation is the last of its transaction: the end, or whole by itself. Beside the
     columns of a row `txind` may be one of them."""
+    if envelope.txind not in _LAST:
+        return False
     images = (envelope.before, envelope.after)
-    of_operation = op == "truncate" or any(bytes(image)[:1] == b"{" for image in images)
-    return of_operation and str(envelope.txind) in _LAST
+    return op == "truncate" or any(bytes(image)[:1] == b"{" for image in images)

@@ -41,15 +41,6 @@ HERE = Path(__file__).parent
 NO_DICTIONARIES = {"parquet.enable.dictionary": "false"}
 """For Parquet files that are written often: to look for values that repeat costs more than a third
 of writing them, and saves a seventh of their bytes."""
-ORDERED_BY = {
-    # A reader passes over the parts of a file whose dictionary lacks the value it looks for; their
-    # least and greatest value seldom tell.
-    "parquet.enable.dictionary#{column}": "true",
-    # And over the pages of a part; one of 20,000 rows, as is usual, has every value.
-    "parquet.page.row.count.limit": "2000",
-}
-"""Beside `NO_DICTIONARIES`, for files that are ordered by a column and read for one value of it: a
-twentieth more bytes."""
 NO_CONSTRAINTS = {"spark.sql.constraintPropagation.enabled": "false"}
 """Spark else writes what it knows of a query's columns in every way that their other names allow:
 of the versions of fifty columns, some millions of ways, until the memory is full."""
@@ -113,6 +104,18 @@ SETTINGS = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+
+def ordered_by(*columns: str) -> dict[str, str]:
+    """Settings beside `NO_DICTIONARIES` for Parquet files that are ordered by columns, and read for
+    one value of them: a twentieth more bytes.
+
+    A reader passes over the parts of a file whose dictionary lacks the value it looks for (their
+    least and greatest value seldom tell), and over the pages of a part (one of 20,000 rows, as is
+    usual, has every value).
+    """
+    dictionaries = {f"parquet.enable.dictionary#{column}": "true" for column in columns}
+    return {**dictionaries, "parquet.page.row.count.limit": "2000"}
 
 
 def spark(*, warehouse: Path, memory: str | None = None, with_kafka: bool = False) -> SparkSession:

@@ -35,7 +35,7 @@ from pipelines.platform.checkpoints import (
     write_whole,
 )
 from pipelines.platform.leases import lease
-from pipelines.platform.session import NO_DICTIONARIES, ORDERED_BY, having
+from pipelines.platform.session import NO_DICTIONARIES, having, ordered_by
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
@@ -51,9 +51,7 @@ _TABLES_A_FILE = 32
 _MOST_FILES = 32
 _NAMES = "db", "schema", "table"
 """What gold looks for in silver's files."""
-_CLUSTERED = NO_DICTIONARIES | {
-    key.format(column=name): value for name in _NAMES for key, value in ORDERED_BY.items()
-}
+_CLUSTERED = NO_DICTIONARIES | ordered_by(*_NAMES)
 _SAMPLE = 2_000
 _UP_TO = "decoded"
 _TABLES = "tables"

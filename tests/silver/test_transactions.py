@@ -75,13 +75,20 @@ def held(project: Project) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.slow
-def test_gold_publishes_whole_transactions(
+@pytest.fixture
+def bank(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project, log = Project(tmp_path, capsys.readouterr), Log()
+) -> tuple[Project, Log]:
+    """A project that publishes whole transactions of two tables, and their log."""
+    project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/bank.yml", SOURCE)
     project.write("conf/tables/bank.yml", TABLES)
+    return project, Log()
+
+
+@pytest.mark.slow
+def test_gold_publishes_whole_transactions(bank: tuple[Project, Log]) -> None:
+    project, log = bank
 
     def run(number: int, *messages: dict[str, Any]) -> str:
         project.land(f"{number}.jsonl", messages)
@@ -155,15 +162,11 @@ def test_gold_publishes_whole_transactions(
 
 
 @pytest.mark.slow
-def test_what_retention_took_is_no_open_rest(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_retention_took_is_no_open_rest(bank: tuple[Project, Log]) -> None:
     """Of a transaction that was published and trimmed since, one change that is sent again is not
     all of it. Gold waited for the rest, which nobody sends, for ever."""
-    project, log = Project(tmp_path, capsys.readouterr), Log()
+    project, log = bank
     project.write("conf/ingest.yml", "retention: {bronze: 30 days, silver: 60 days}\n")
-    project.write("conf/sources/bank.yml", SOURCE)
-    project.write("conf/tables/bank.yml", TABLES)
     project.land(
         "1.jsonl",
         [
@@ -192,14 +195,10 @@ def test_what_retention_took_is_no_open_rest(
 
 
 @pytest.mark.slow
-def test_what_was_erased_is_no_open_rest(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_erased_is_no_open_rest(bank: tuple[Project, Log]) -> None:
     """A person goes while gold waits for an earlier transaction: the later one has all its events
     but those of the person, which nobody sends again."""
-    project, log = Project(tmp_path, capsys.readouterr), Log()
-    project.write("conf/sources/bank.yml", SOURCE)
-    project.write("conf/tables/bank.yml", TABLES)
+    project, log = bank
     project.land(
         "1.jsonl",
         [
@@ -226,13 +225,9 @@ def test_what_was_erased_is_no_open_rest(
 
 
 @pytest.mark.slow
-def test_what_a_new_epoch_cut_short_has_no_rest(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_new_epoch_cut_short_has_no_rest(bank: tuple[Project, Log]) -> None:
     """What comes from then on is of the new epoch: gold would wait for ever."""
-    project, log = Project(tmp_path, capsys.readouterr), Log()
-    project.write("conf/sources/bank.yml", SOURCE)
-    project.write("conf/tables/bank.yml", TABLES)
+    project, log = bank
     project.land("1.jsonl", [log.row("debit", 8, 1, 10, None), log.row("debit", 9, 2, 20, "t1")])
     assert "waits for the rest of transaction t1" in project.ingest("run").err
     assert held(project) == {"debit": [10]}
@@ -247,13 +242,10 @@ def test_what_a_new_epoch_cut_short_has_no_rest(
 
 
 @pytest.mark.slow
-def test_decoded_again_beside_transactions_that_are_open(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_decoded_again_beside_transactions_that_are_open(bank: tuple[Project, Log]) -> None:
     """What gold has stays, also of a transaction that was passed before whole ones were asked for
     and that nothing will end; what waits for one goes on waiting."""
-    project, log = Project(tmp_path, capsys.readouterr), Log()
-    project.write("conf/sources/bank.yml", SOURCE)
+    project, log = bank
     project.write("conf/tables/bank.yml", TABLES.replace("publish: transaction\n", ""))
     passed = log.row("debit", 1, 1, 10, "t0"), log.row("credit", 2, 1, 10, None)
     project.land("1.jsonl", passed)

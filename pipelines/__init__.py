@@ -8,7 +8,7 @@
     warehouse = Warehouse(config, session)
     outcome = run(warehouse)
 
-The names below are the library's (`pipelines.operations.library` says what each does); what else
+The names below are the library's (`pipelines.library` says what each does); what else
 the packages hold is theirs and may change. Each is imported when it is first asked for.
 """
 
@@ -18,19 +18,19 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipelines.operations.library import as_of, rebuild, reconcile, run
-    from pipelines.operations.run import Outcome
+    from pipelines.library import as_of, rebuild, reconcile, run
     from pipelines.platform.session import spark
     from pipelines.platform.warehouse import Warehouse
+    from pipelines.runs.outcome import Outcome
 
 __all__ = ["Outcome", "Warehouse", "as_of", "rebuild", "reconcile", "run", "spark"]
 _HOMES = {
-    "Outcome": "pipelines.operations.run",
+    "Outcome": "pipelines.runs.outcome",
     "Warehouse": "pipelines.platform.warehouse",
-    "as_of": "pipelines.operations.library",
-    "rebuild": "pipelines.operations.library",
-    "reconcile": "pipelines.operations.library",
-    "run": "pipelines.operations.library",
+    "as_of": "pipelines.library",
+    "rebuild": "pipelines.library",
+    "reconcile": "pipelines.library",
+    "run": "pipelines.library",
     "spark": "pipelines.platform.session",
 }
 

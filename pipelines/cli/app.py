@@ -209,8 +209,8 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
             if targets is not None:
                 check_there(targets, warehouse)
             from pipelines.cli.outcome import show_outcome
-            from pipelines.operations.run import Run
             from pipelines.platform.table_layout import note_layout
+            from pipelines.runs.run import Run
 
             run = Run(
                 warehouse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.cli import screens
-from pipelines.operations.run import Outcome
+from pipelines.runs.outcome import Outcome
 from pipelines.terminal.console import Console
 
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")

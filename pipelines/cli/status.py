@@ -63,9 +63,9 @@ def _look(call: Invocation) -> Status:
     from pipelines.gold.backlog import unmatched
     from pipelines.gold.known_targets import gold_tables
     from pipelines.gold.untyped import untyped
-    from pipelines.operations.run import what_may_be_wrong
     from pipelines.operations.status import frozen_notes, gap_notes, source_rows, table_rows
     from pipelines.platform.failures import described_of
+    from pipelines.runs.outcome import what_may_be_wrong
     from pipelines.silver.transactions import waiting
 
     warehouse = call.warehouse

@@ -135,7 +135,7 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     target = known.name
     from pipelines.cli.outcome import show_outcome
     from pipelines.operations.rebuild import REBUILT, rebuild
-    from pipelines.operations.run import Outcome
+    from pipelines.runs.outcome import Outcome
 
     with call.console.waiting(f"rebuilding {target}"):
         done = rebuild(call.warehouse, known, confirmed=yes)
@@ -243,7 +243,7 @@ def redecode(call: Invocation, source: str) -> None:
     from pipelines.cli.outcome import show_outcome
     from pipelines.operations.rebuild import REBUILT
     from pipelines.operations.redecode import REDECODED, redecode
-    from pipelines.operations.run import Outcome, SourceOutcome, spoilt_source
+    from pipelines.runs.outcome import Outcome, SourceOutcome, spoilt_source
     from pipelines.targets.progress import unconfirmed
 
     with call.console.waiting(f"decoding {name} again"):

@@ -17,14 +17,8 @@ from ingest.sql.silver import silver_changes
 from pipelines.apply.batch import Count, TableBatch
 from pipelines.apply.modes import apply
 from pipelines.gold.backlog import unkeyed
-from pipelines.gold.plan import (
-    Feed,
-    TargetTable,
-    key_of,
-    keys_in_yaml,
-    recorded,
-    table_batches,
-)
+from pipelines.gold.keys import key_of, keys_in_yaml
+from pipelines.gold.plan import Feed, TargetTable, table_batches
 from pipelines.gold.retyping import outgrowing, typed_at_last
 from pipelines.gold.schema_evolution import (
     Feeding,
@@ -49,7 +43,7 @@ from pipelines.targets.progress import (
     source_cursor,
 )
 from pipelines.targets.rejects import have_rejects, no_key_rejects
-from pipelines.targets.table import contract_of, horizons_of
+from pipelines.targets.table import contract_of, horizons_of, recorded
 
 _FREEING: tuple[Count, ...] = ("deletes", "key_changes", "truncates")
 """What may take a row away, and leave its key to another source table's."""

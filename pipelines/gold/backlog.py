@@ -19,7 +19,7 @@ from ingest.config.modes import mode_of
 from ingest.config.routes import Route
 from ingest.ddl.parse import ghost
 from ingest.names import SourceTable, declared_for, matches
-from pipelines.gold.plan import keys_in_yaml
+from pipelines.gold.keys import keys_in_yaml
 from pipelines.ledger.store import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, pending_changes
@@ -46,7 +46,7 @@ def backlog_of(ledger: Ledger, cursor: SourceCursor) -> Backlog:
         route = None if not first.table or ghost(first.table) else ledger.route(first)
         if route is None:
             continue
-        progress = progress_of_route(ledger, route)
+        progress = ledger.progress_of(route)
         keyed = unkeyed(progress) and _declares_key(ledger, route, first)
         applied = 0 if keyed else progress.tables.get(names, 0)
         if applied < last:
@@ -63,7 +63,7 @@ def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
     others: set[SourceTable] = set()
     for table in set(map(ledger.first_name, tables)):
         route = ledger.route(table)
-        if route is None or not unkeyed(progress := progress_of_route(ledger, route)):
+        if route is None or not unkeyed(progress := ledger.progress_of(route)):
             continue
         found.add(table)
         others |= {ledger.first_name(SourceTable(table.source, *each)) for each in progress.tables}
@@ -116,11 +116,6 @@ def applied_beyond(ledger: Ledger, cursor: SourceCursor) -> dict[SourceTable, in
             if batch > max(cursor.batch, found.get(first, 0)):
                 found[first] = batch
     return {name: batch for first, batch in found.items() for name in ledger.names(first)}
-
-
-def progress_of_route(ledger: Ledger, route: Route) -> Progress:
-    """The progress of the target of a route."""
-    return ledger.progress(route.target) or Progress(target=route.target, source=route.source)
 
 
 def last_batches(cursor: SourceCursor, pending: PendingChanges) -> dict[Names, int]:

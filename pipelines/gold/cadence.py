@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ingest.config.cadence import Cadence
 from ingest.config.routes import Route
 from ingest.names import SourceTable
-from pipelines.gold.backlog import Backlog, backlog_of, progress_of_route
+from pipelines.gold.backlog import Backlog, backlog_of
 from pipelines.gold.known_targets import fed_targets
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import renames
@@ -51,7 +51,7 @@ def awake(ledger: Ledger, backlog: Backlog, *, at: int) -> Backlog:
         table: above
         for table, above in backlog.items()
         if (route := ledger.route(table)) is None
-        or not rests(route, progress_of_route(ledger, route), events=None, at=at)
+        or not rests(route, ledger.progress_of(route), events=None, at=at)
     }
 
 
@@ -69,7 +69,7 @@ def _dues(warehouse: Warehouse, source: str) -> Iterator[int]:
     for table in backlog_of(ledger, source_cursor(progress_by_target, source)):
         route = ledger.route(table)
         if route is not None and route.merge_every is not None:
-            due = route.merge_every.due_at(progress_of_route(ledger, route).merged_at)
+            due = route.merge_every.due_at(ledger.progress_of(route).merged_at)
             if due is not None:
                 yield due
 

@@ -44,6 +44,7 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.modes import MODES
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.gold.encodings import check_encodings
+from pipelines.gold.keys import declared_keys, key_of, shard_of
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.plan import (
     ALL_HISTORY,
@@ -51,12 +52,9 @@ from pipelines.gold.plan import (
     Feed,
     Histories,
     TargetTable,
-    declared_keys,
     histories,
     history_batches,
-    key_of,
     last_applied,
-    shard_of,
 )
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import stated_names

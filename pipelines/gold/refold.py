@@ -39,16 +39,9 @@ from pipelines.apply.late_keys import these_keys
 from pipelines.apply.modes import KEYED
 from pipelines.apply.watermarks import watermarks_of_both, watermarks_of_history
 from pipelines.gold.accounting import Entered, enter_left_out, resolve_rejects
+from pipelines.gold.keys import check_excluded, key_of
 from pipelines.gold.known_targets import known_targets
-from pipelines.gold.plan import (
-    ALL_HISTORY,
-    Extent,
-    TargetTable,
-    check_excluded,
-    histories,
-    history_batches,
-    key_of,
-)
+from pipelines.gold.plan import ALL_HISTORY, Extent, TargetTable, histories, history_batches
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.ledger.entries import Entry, changes_behind
 from pipelines.ledger.shared_columns import others

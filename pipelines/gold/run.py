@@ -32,15 +32,14 @@ from pipelines.gold.backlog import (
     backlog_of,
     last_batches,
     newly_keyed,
-    progress_of_route,
     with_backlog,
 )
 from pipelines.gold.known_targets import gold_tables
-from pipelines.gold.redeclared import enter_redeclared
 from pipelines.gold.staged_changes import staged_changes
 from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements, coming_statements
 from pipelines.ledger.entries import Entry
+from pipelines.ledger.redeclared import enter_redeclared
 from pipelines.ledger.renames import is_rename, under_first_names
 from pipelines.ledger.store import Ledger
 from pipelines.platform.failures import described
@@ -363,7 +362,7 @@ def _target_batch(
     error: str | None,
 ) -> TargetBatch:
     """A target with what its source tables have new, and how far each is applied."""
-    progress = progress_of_route(ledger, route)
+    progress = ledger.progress_of(route)
     names = {table: ledger.names(table) for table in stats}
     above = {
         table: max(cursor.batch, *(progress.tables.get(name.path, 0) for name in of_table))
@@ -387,8 +386,7 @@ def _asked_for(
     return {
         name: batch
         for name, batch in batches.items()
-        if request.asks_for(name)
-        and not request.leaves(batch, progress_of_route(ledger, batch.route))
+        if request.asks_for(name) and not request.leaves(batch, ledger.progress_of(batch.route))
     }
 
 
@@ -442,7 +440,7 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
     try:
         if batch.error is not None:
             raise TableError(batch.error)
-        row = advance(ledger, batch, pending, progress=progress_of_route(ledger, batch.route))
+        row = advance(ledger, batch, pending, progress=ledger.progress_of(batch.route))
         return replace(row, seconds=time.monotonic() - began)
     except OtherMasks as error:
         said, why = str(error), "masks"
@@ -451,7 +449,7 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
     except Exception as error:
         said = described(error)[:2000]
     # What some of its source tables brought may be recorded already.
-    return progress_of_route(ledger, batch.route).parked(said, why=why)
+    return ledger.progress_of(batch.route).parked(said, why=why)
 
 
 def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:

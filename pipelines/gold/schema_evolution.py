@@ -14,7 +14,7 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of, lowered
 from ingest.position import Pos, highest, lowest
 from pipelines.gold.encodings import check_encodings
-from pipelines.gold.plan import before_renames, check_excluded, declared_keys, named_keys, shard_of
+from pipelines.gold.keys import before_renames, check_excluded, declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements

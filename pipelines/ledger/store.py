@@ -100,6 +100,10 @@ class Ledger:
         """The progress of a target that the source feeds."""
         return self.progress_by_target.get((self.source, target or ""))
 
+    def progress_of(self, route: Route) -> Progress:
+        """The progress of the target of a route, which may not have begun."""
+        return self.progress(route.target) or Progress(target=route.target, source=route.source)
+
     def lineage(self, table: SourceTable) -> Lineage:
         """The schema changes through which events of `table` are read."""
         return lineage_of(self.of(table))

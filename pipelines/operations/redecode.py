@@ -36,7 +36,7 @@ from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
 from ingest.sql.silver import last_batches
 from ingest.sql.tables.rows import delete
-from pipelines.gold.backlog import applied_beyond, progress_of_route
+from pipelines.gold.backlog import applied_beyond
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.entries import Entry, load_entries, write_entries
@@ -273,7 +273,7 @@ def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
     applied_at = applied_beyond(ledger, cursor)
     for table in closed:
         route = ledger.route(ledger.first_name(table))
-        tables = {} if route is None else progress_of_route(ledger, route).tables
+        tables = {} if route is None else ledger.progress_of(route).tables
         applied_at[table] = tables.get(table.path, 0)
     return _Unapplied(texts.unseen(last, partly), applied_at, begins)
 

@@ -29,6 +29,22 @@ _KEPT = "ingest.kept"
 _HORIZONS = "ingest.horizons"
 _DELTAS = ("delta.feature.", "delta.columnMapping.", "delta.min", "delta.rowTracking.")
 """Properties that Delta Lake keeps itself."""
+_HARMLESS = {
+    "ADD COLUMNS",
+    "CHANGE COLUMN",
+    "CHANGE COLUMNS",
+    "RENAME COLUMN",
+    "DROP COLUMNS",
+    "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES",
+    "CLUSTER BY",
+    "OPTIMIZE",
+    "VACUUM START",
+    "VACUUM END",
+}
+"""Operations that change no row."""
+_COMMITS = 10
+"""Commits of a target that are looked through for those that gold did not record."""
 _PROPERTIES = {
     "delta.columnMapping.mode": "name",
     "delta.enableTypeWidening": "true",
@@ -259,3 +275,14 @@ def with_spellings(projection: Projection, images: Iterable[Sequence[str]]) -> P
                 found.setdefault(column, {})[name] = None
     spellings = {name: tuple(names) for name, names in found.items() if tuple(names) != (name,)}
     return replace(projection, spellings=spellings)
+
+
+def recorded(warehouse: Warehouse, target: str, version: int | None) -> int | None:
+    """The target's version, where gold recorded all that was written since `version`; None where
+    its log has what gold did not record: what a killed run wrote."""
+    if version is None:
+        return None
+    newest = warehouse.commits("gold", target, _COMMITS)
+    newer = [commit for commit in newest if commit.version > version]
+    known = len(newer) < _COMMITS and all(commit.operation in _HARMLESS for commit in newer)
+    return newest[0].version if known else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from pipelines.operations.library import run as run_all
+from pipelines.library import run as run_all
 from tests.bench.figures import Bench, Figure
 from tests.bench.generator import Table, write
 from tests.bench.installation import Installation

@@ -11,7 +11,7 @@ from ingest.config.modes import TargetContract
 from ingest.config.sources import Source
 from pipelines.cli.outcome import SOURCE, TABLE, show_outcome
 from pipelines.gold.run import Merged
-from pipelines.operations.run import Outcome, SourceOutcome, spoilt_source, spoilt_target
+from pipelines.runs.outcome import Outcome, SourceOutcome, spoilt_source, spoilt_target
 from pipelines.terminal.console import Console
 
 SEE = "`ingest rejects list --source shop` shows them"

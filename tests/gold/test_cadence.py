@@ -15,8 +15,8 @@ from ingest.config.cadence import Cadence
 from ingest.config.routes import Route
 from pipelines.gold import cadence
 from pipelines.gold import run as gold
-from pipelines.operations import run
 from pipelines.operations.status import turn_told
+from pipelines.runs import run
 from pipelines.targets.progress import Progress, micros_of
 from tests.support.project import Project, canal, canal_ddl
 

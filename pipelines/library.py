@@ -26,9 +26,10 @@ from pipelines.operations import rebuild as rebuilding
 from pipelines.operations import reconcile as reconciling
 from pipelines.operations.rebuild import Rebuilt
 from pipelines.operations.reconcile import Reconciled
-from pipelines.operations.run import Outcome, Run
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
+from pipelines.runs.outcome import Outcome
+from pipelines.runs.run import Run
 from pipelines.terminal.console import Console
 from pipelines.terminal.log import Level
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.operations import run
+from pipelines.runs import run, sources
 from pipelines.telemetry import activity
 from pipelines.telemetry.activity import Activity, ChangeTimes, Totals
 from pipelines.telemetry.latency import QUANTILES, Latency
@@ -97,7 +97,7 @@ def test_a_run_is_a_row(
     def refused(*_: Any, **__: Any) -> None:
         raise RuntimeError(f"login with {jaas} at http://me:s3cr3t-too@host failed")
 
-    monkeypatch.setattr(run, "ingest_source", refused)
+    monkeypatch.setattr(sources, "ingest_source", refused)
     for _ in range(3):
         assert project.ingest("bronze").code == 1
     _, failed = rows()

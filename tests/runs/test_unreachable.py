@@ -13,10 +13,11 @@ from ingest.config.load import load
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.transport import Bronze
 from pipelines.gold.run import Merged
-from pipelines.operations import run
-from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rests, Run
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
+from pipelines.runs import rests, run, sources, targets
+from pipelines.runs.rests import FIRST_REST, LONGEST_REST, Rests
+from pipelines.runs.run import Run
 from pipelines.terminal.console import Console
 
 DEAD = PlatformError("source dead: no broker answers")
@@ -41,10 +42,10 @@ def _run(folder: Path, stage: str = "bronze") -> Run:
 
 
 def test_rests_double_up_to_the_longest() -> None:
-    rests, seconds = Rests[str](), []
+    dead, seconds = Rests[str](), []
     for _ in range(12):
-        rests.failed("dead", DEAD)
-        rest = rests.of("dead")
+        dead.failed("dead", DEAD)
+        rest = dead.of("dead")
         assert rest is not None and rest.error is DEAD
         seconds.append(rest.seconds)
     assert seconds[:4] == [FIRST_REST * 2**n for n in range(4)]
@@ -65,8 +66,8 @@ def test_what_does_not_answer_is_not_waited_for_in_each_pass(
     def look(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(run, "ingest_source", ingest_source)
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(sources, "ingest_source", ingest_source)
+    monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     at_work = _run(tmp_path)
     monkeypatch.setattr(at_work, "_compact", lambda: look(0.5))
     outcome = at_work.until_done()
@@ -88,7 +89,7 @@ def test_a_resting_source_still_fails_the_run(
             raise DEAD
         return Bronze(source.name, messages=left.pop(0))
 
-    monkeypatch.setattr(run, "ingest_source", ingest_source)
+    monkeypatch.setattr(sources, "ingest_source", ingest_source)
     at_work = _run(tmp_path)
     monkeypatch.setattr(at_work, "_compact", lambda: None)
     outcome = at_work.until_done()
@@ -111,7 +112,7 @@ def test_what_was_done_before_another_run_was_found_is_noted(
         noted.append((row.exit_code, row.messages))
         return False
 
-    monkeypatch.setattr(run, "ingest_source", ingest_source)
+    monkeypatch.setattr(sources, "ingest_source", ingest_source)
     monkeypatch.setattr(run, "record_run", record_run)
     at_work = _run(tmp_path)
     monkeypatch.setattr(at_work, "_compact", lambda: None)
@@ -142,9 +143,9 @@ def test_a_source_whose_note_could_not_be_written_is_tried_again(
             at_work._stop.ask()
 
     at_work = _run(tmp_path)
-    monkeypatch.setattr(run.projects, "take", take)
-    monkeypatch.setattr(run, "ingest_source", ingest_source)
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(sources.projects, "take", take)
+    monkeypatch.setattr(sources, "ingest_source", ingest_source)
+    monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(run, "record_run", lambda *_: False)
     monkeypatch.setattr(run, "PAUSE", 0.0)
     monkeypatch.setattr(at_work, "_compact", compact)
@@ -173,12 +174,12 @@ def test_a_parked_target_is_tried_at_growing_intervals(
 
     at_work = _run(tmp_path, stage="gold")
     at_work._warehouse.exists = lambda *_: True  # type: ignore[method-assign]
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(run, "merge_tables", merge)
-    monkeypatch.setattr(run, "load_progress", lambda _: progress)
+    monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(targets, "merge_tables", merge)
+    monkeypatch.setattr(targets, "load_progress", lambda _: progress)
     for name in ("waiting", "unmatched", "untyped"):
-        monkeypatch.setattr(run, name, lambda *_, **__: ())
-    monkeypatch.setattr(run, "publish", lambda *_: None)
+        monkeypatch.setattr(targets, name, lambda *_, **__: ())
+    monkeypatch.setattr(targets, "publish", lambda *_: None)
     monkeypatch.setattr(run, "record_run", lambda *_: False)
     monkeypatch.setattr(run, "PAUSE", 0.0)
     for name, given in (
@@ -187,7 +188,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
         ("state", lambda *_: state[0]),
         ("remember", lambda *_, **__: None),
     ):
-        monkeypatch.setattr(run.settled, name, given)
+        monkeypatch.setattr(targets.settled, name, given)
 
     def compact() -> None:
         clock[0] += 1.0
@@ -202,9 +203,9 @@ def test_a_parked_target_is_tried_at_growing_intervals(
 
     monkeypatch.setattr(at_work, "_compact", compact)
     outcome = at_work.until_stopped()
-    rests = [("shop", "items")]
+    resting = [("shop", "items")]
     assert tried[:6] == [(at, []) for at in (0.0, 1.0, 3.0, 7.0, 15.0, 31.0)]
-    assert tried[6] == (40.0, rests) and tried[7] == (50.0, [])
+    assert tried[6] == (40.0, resting) and tried[7] == (50.0, [])
     assert not at_work._gold.parked and outcome.code == 0
     assert capsys.readouterr().err.count("is parked: no key") == 1
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.names import SourceTable
-from pipelines.gold.backlog import progress_of_route
 from pipelines.ledger import decisions
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.store import Ledger
@@ -28,7 +27,7 @@ def enter_redeclared(ledger: Ledger, cursor: SourceCursor) -> None:
         route = ledger.route(first)
         if route is None:
             continue
-        progress = progress_of_route(ledger, route)
+        progress = ledger.progress_of(route)
         if progress.contract is None or progress.declared in (None, dict(route.columns)):
             continue
         if made_otherwise(route, progress.contract):

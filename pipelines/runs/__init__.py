@@ -1,0 +1,1 @@
+"""`ingest run`: its passes, their stages, and what becomes of what fails."""

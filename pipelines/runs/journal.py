@@ -1,0 +1,91 @@
+"""What a run meets, told and noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ingest.errors import LeaseHeld, PlatformError
+from pipelines.platform.failures import described
+from pipelines.platform.secrets import without_any
+from pipelines.platform.warehouse import Warehouse
+from pipelines.runs.outcome import Outcome
+from pipelines.telemetry import otel
+from pipelines.telemetry.activity import Activity
+from pipelines.terminal.console import Console
+from pipelines.terminal.log import Level
+
+Result = TypeVar("Result")
+_SAID_MOST = 10_000
+"""Sentences that a run remembers to have said."""
+
+
+class Journal:
+    """What a run meets: told to the user, each sentence once, and noted in its outcome."""
+
+    def __init__(
+        self, warehouse: Warehouse, console: Console, outcome: Outcome, *, activity: Activity
+    ) -> None:
+        self.outcome = outcome
+        self._config = warehouse.config
+        self._console = console
+        self._telemetry = activity.telemetry
+        self._said: set[str] = set()
+        self.told = 0
+        """How often there was something to tell."""
+
+    def say(
+        self,
+        text: str,
+        *,
+        level: Level = "warning",
+        source: str | None = None,
+        target: str | None = None,
+    ) -> None:
+        """Tell the user, once in a run."""
+        self.told += 1
+        if text not in self._said:
+            if len(self._said) >= _SAID_MOST:
+                self._said.clear()
+            self._said.add(text)
+            self._console.say(text, level=level, source=source, target=target)
+
+    def warn(self, text: str, *, level: Level = "warning", source: str | None = None) -> None:
+        """Tell the user what makes the run end with another code than 0."""
+        self.say(text, level=level, source=source)
+        _note(self.outcome.warned, text)
+
+    def failed(self, source: str | None, error: Exception, stage: str = "") -> None:
+        """Tell and note what failed; `source` None: gold."""
+        text = without_any(described(error), self._config)
+        otel.failed(self._telemetry, text)
+        if source is not None:
+            # What fails names its source for those who call it by itself.
+            named = f"source {source}"
+            text = stage + text.removeprefix(f"{named}: ").removeprefix(f"{named} ")
+            done = self.outcome.sources[source]
+            done.error, done.held = text, isinstance(error, LeaseHeld)
+        if isinstance(error, LeaseHeld):
+            self.say(text)
+            self.outcome.gold_held |= source is None
+            return
+        if isinstance(error, PlatformError):
+            _note(self.outcome.platform, text)
+        if source is None:
+            self.warn(f"gold failed: {text}", level="error")
+        else:
+            self.say(f"source {source} failed: {text}", level="error", source=source)
+
+    def attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
+        """What `work` gives; None where it failed; `source` None: gold."""
+        try:
+            return work()
+        except Exception as error:
+            self.failed(source, error)
+            return None
+
+
+def _note(texts: list[str], text: str) -> None:
+    """Add a text that every pass may bring anew."""
+    if text not in texts:
+        texts.append(text)

@@ -72,6 +72,7 @@ def test_fifty_thousand_messages_wait(
     assert max(held) <= 3 * MOST, held
 
 
+@pytest.mark.slow
 def test_partitions_of_which_little_waits_are_not_on_top(kafka: str, tables: Warehouse) -> None:
     """Spark gives each of them an offset, however little that is of all that waits."""
     create_topic(kafka, "uneven", partitions=6)

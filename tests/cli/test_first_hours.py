@@ -100,6 +100,7 @@ def rejects(project: Project) -> list[dict[str, Any]]:
     return project.ingest("rejects", "list", "--json").records
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_a_rebuilt_table_is_among_the_rejects(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,6 +211,7 @@ def test_it_waits_for_a_time_or_a_number_of_changes(
     assert project.ingest("reconcile", "shop_item").code == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_takes_it_up_when_its_turn_comes(
     spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:

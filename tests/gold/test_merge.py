@@ -29,21 +29,24 @@ SNAPSHOT = "r49_snapshot_after_the_stream"
 KEYS = 2_000
 ROUNDS = 3
 REPLAYED = (
-    "r29_partial_image_waits_for_its_base",
-    "r30_soft_delete_then_late_update",
     "r31_scd2_change_and_delete_applied_again",
     "r32_append_shards",
     "r34_key_change_whose_upsert_is_rejected",
-    "r38_skipped_no_op_beats_a_late_update",
     "r39_key_shift_over_two_batches",
     "r40_partial_key_change",
+    "t12_truncate",
+    "t14_schema_change_amid_a_batch",
+)
+REPLAYED_TOO = (
+    "r29_partial_image_waits_for_its_base",
+    "r30_soft_delete_then_late_update",
+    "r38_skipped_no_op_beats_a_late_update",
     "r43_redelivery_of_a_tied_event",
     "t09c_partial_updates_out_of_order",
     "t10_split_update_that_changes_the_key",
     "t11_snapshot_read_after_the_stream",
-    "t12_truncate",
-    "t14_schema_change_amid_a_batch",
 )
+"""Left to `make test-long`."""
 REMADE = (
     "r27_shard_key_conflict_scd2",
     "r79_keys_of_many_types",
@@ -147,6 +150,13 @@ def _asked_for(items: Sequence[pytest.Item]) -> set[str]:
     return names
 
 
+def _replayed(items: Sequence[pytest.Item]) -> set[str]:
+    """The scenarios that the chosen tests want to see again once progress is lost."""
+    here = [item for item in items if item.path == Path(__file__) and hasattr(item, "callspec")]
+    params = [item.callspec.params for item in here]
+    return {given["name"] for given in params if given.keys() == {"name", "lost"}}
+
+
 @pytest.fixture(scope="module")
 def finished(
     abroad: SparkSession,
@@ -180,7 +190,7 @@ def finished(
     idle = [merged.target for merged in laboratory.merge() if merged.error is None]
     log_after_idle = {name: laboratory.log(name) for name in names}
     replayed = {}
-    again = [name for name in REPLAYED if name in names]
+    again = sorted(_replayed(request.session.items))
     for lost, forget in (("silver", laboratory.forget_silver), ("gold", laboratory.forget_gold)):
         if again:
             forget()
@@ -356,7 +366,9 @@ def test_history_makes_the_same_of_all(finished: Finished) -> None:
 
 
 @pytest.mark.parametrize("lost", ["silver", "gold"])
-@pytest.mark.parametrize("name", REPLAYED)
+@pytest.mark.parametrize(
+    "name", [*REPLAYED, *(pytest.param(name, marks=pytest.mark.slow) for name in REPLAYED_TOO)]
+)
 def test_13_progress_lost(finished: Finished, name: str, lost: str) -> None:
     assert finished.replayed[lost][name] == finished.gold[ROUNDS][name]
     assert finished.rejects_replayed.get(name) == finished.rejects.get(name)

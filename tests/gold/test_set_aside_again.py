@@ -93,6 +93,7 @@ class Lab(Laboratory):
         return [tuple(row[column] for column in columns) for row in self.rows(name)]
 
 
+@pytest.mark.slow
 def test_what_was_published_is_set_aside_for_nobody(spark: SparkSession, tmp_path: Path) -> None:
     """The part of a batch below an open transaction comes again with it; the row that another
     source table brought meanwhile is no reason to set its first change aside."""
@@ -345,6 +346,7 @@ def test_a_key_belongs_at_each_moment_to_who_had_it_then(
     assert [as_of_pos(pos) for pos in (1, 2, 5)] == [["a"], ["a"], ["b"]]
 
 
+@pytest.mark.slow
 def test_a_key_that_one_table_gave_up_and_another_took_before_a_kill(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

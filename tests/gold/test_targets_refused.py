@@ -22,6 +22,7 @@ def row(table: str, id_: int, **more: str) -> dict[str, object]:
     return canal(table, "INSERT", columns, es=1_700_000_000_000 + id_, id_=id_, types=types)
 
 
+@pytest.mark.slow
 def test_what_names_no_table_stays_in_silver_and_stops_no_later_run(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,6 +124,7 @@ def test_an_approval_that_is_killed_is_finished(
     assert project.ingest("ddl", "list", "--status", "approved", "--json").records == []
 
 
+@pytest.mark.slow
 def test_what_is_approved_too_early_says_who_carries_it_out(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +139,7 @@ def test_what_is_approved_too_early_says_who_carries_it_out(
     assert (entry(project, "soon")["status"], rows(project, "soon")) == ("applied", ROWS)
 
 
+@pytest.mark.slow
 def test_what_failed_halfway_waits_to_be_approved_again(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +191,7 @@ def no_space(*_: Any) -> None:
     raise OSError("no space left")
 
 
+@pytest.mark.slow
 def test_columns_that_are_swapped_are_swapped_once(
     project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:

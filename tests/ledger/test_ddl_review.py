@@ -864,6 +864,8 @@ SLOW = {
     *("harmless", "images_again", "images_renamed", "kept", "kept_too", "key_mixed", "retyped"),
     *("key_shortened", "key_untold", "marked_again", "narrowed", "oracle", "part_of_key", "turned"),
     *("rekeyed", "renamed_key_at_once", "sharded_key", "turned_old", "unghosted", "versions_again"),
+    *("born", "widened", "images_retyped", "images_narrowed", "thawed", "renamed", "unfilled"),
+    *("unsaid_key", "again"),
 }
 """Cases whose every way through the code others take: left to `make test-long`."""
 EACH = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]

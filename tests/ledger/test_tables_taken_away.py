@@ -22,6 +22,7 @@ def statement(table: str, at: int, text: str) -> dict[str, Any]:
     return canal_ddl(table, text, es=T0 + at, id_=at)
 
 
+@pytest.mark.slow
 def test_their_rows_never_meet_unless_somebody_says_so(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,7 @@ def test_types_declared_after_the_first_run(project: Project) -> None:
     assert "got (id); `ingest rebuild memo --yes` makes it with that key" in answer.err
 
 
+@pytest.mark.slow
 def test_rows_that_a_new_epoch_did_not_bring(project: Project) -> None:
     """Nobody can say so of versions, which keep the position of the change that made them."""
     project.write("conf/sources/bills.yml", SOURCE)

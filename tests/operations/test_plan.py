@@ -164,6 +164,7 @@ def test_a_topics_messages_are_counted(kafka: str, spark: SparkSession, warehous
     assert files(warehouse) == before
 
 
+@pytest.mark.slow
 def test_what_a_topic_lost_is_named(
     kafka: str, tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -195,6 +195,7 @@ def test_a_new_epoch_repeats_the_places_of_rejects(
     spark.catalog.clearCache()
 
 
+@pytest.mark.slow
 def test_a_reject_that_silver_has_twice_is_one(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

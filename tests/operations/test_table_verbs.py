@@ -379,6 +379,7 @@ def test_a_rebuilt_table_goes_on_from_there(
     assert project.ingest("reconcile", "shop_items").code == 0
 
 
+@pytest.mark.slow
 def test_31_a_rebuilt_table_of_versions_knows_what_began_none(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

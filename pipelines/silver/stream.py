@@ -25,11 +25,13 @@ from ingest.decode.batches import decode
 from ingest.decode.constant_column import with_constant
 from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
+from ingest.sql.delivery import MESSAGE
 from pipelines.platform.checkpoints import (
     TableCheckpoint,
     check_same_moment,
     damaged,
     note_moment,
+    remove,
     spoilt_note,
     stream_given,
     write_whole,
@@ -55,6 +57,13 @@ _CLUSTERED = NO_DICTIONARIES | ordered_by(*_NAMES)
 _SAMPLE = 2_000
 _UP_TO = "decoded"
 _TABLES = "tables"
+_WRITER = "writer"
+_BEGUN_ANEW = "begun_anew"
+_LOG_IS_SHORTER = (
+    "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
+)
+"""What Delta says where a stream would go on from a commit that its table's log no longer has."""
 
 
 class Silver(NamedTuple):
@@ -112,6 +121,7 @@ def decode_source(
             ]
         if not stop():
             write_whole(Path(checkpoint) / _UP_TO, bronze.encode())
+            (Path(checkpoint) / _BEGUN_ANEW).unlink(missing_ok=True)
         for each in checkpoints:
             note_moment(warehouse, each, news=True)
     tables = max((counts.tables for counts in written), default=0)
@@ -134,7 +144,31 @@ def decode_source(
 def _stream(
     warehouse: Warehouse, source: Source, checkpoint: str, *, last: int, stop: Callable[[], bool]
 ) -> list[Counts]:
-    """Run the stream to its end; what was appended, unless Spark Connect ran it elsewhere."""
+    """Run the stream to its end, see `_followed`; it begins anew where bronze's log has lost the
+    commit from which it would go on, for the source was not decoded for longer than Delta keeps
+    commits."""
+    try:
+        return _followed(warehouse, source, checkpoint, last=last, stop=stop)
+    except Exception as error:
+        if not any(name in str(error) for name in _LOG_IS_SHORTER):
+            raise
+    _begin_anew(warehouse, checkpoint)
+    return _followed(warehouse, source, checkpoint, last=last, stop=stop)
+
+
+def _begin_anew(warehouse: Warehouse, checkpoint: str) -> None:
+    """Let the stream begin with all that bronze holds, of which what silver has is left out until
+    it has come to its end. A new stream numbers its appends from 0 on, so they need a new name
+    first: of the old one these numbers are taken."""
+    write_whole(Path(checkpoint) / _BEGUN_ANEW, b"")
+    write_whole(Path(checkpoint) / _WRITER, str(uuid.uuid4()).encode())
+    remove(warehouse, f"{checkpoint}/stream")
+
+
+def _followed(
+    warehouse: Warehouse, source: Source, checkpoint: str, *, last: int, stop: Callable[[], bool]
+) -> list[Counts]:
+    """Follow bronze to its end; what was appended, unless Spark Connect ran it elsewhere."""
     batches = _Batches(
         config=replace(warehouse.config, sources={}, tables={}, mask_secret=None),
         source=source,
@@ -142,6 +176,7 @@ def _stream(
         writer=_writer(checkpoint, source.name),
         tables=_tables(warehouse, source, checkpoint),
         unfinished=_unfinished(checkpoint),
+        begun_anew=(Path(checkpoint) / _BEGUN_ANEW).exists(),
         last=last,
         # Spark Connect appends in another process, where nobody would hear a request to stop.
         stopped=stop if warehouse.local and not is_remote() else _never,
@@ -170,7 +205,8 @@ class _Batches:
     so it holds no session, and of the configuration no other source's passwords.
 
     `writer`: the name of this checkpoint's appends. `tables`: about how many the source has.
-    `unfinished`: the micro-batch that a killed run began. `last`: the number of the last append.
+    `unfinished`: the micro-batch that a killed run began. `begun_anew`: it comes by messages again
+    that silver has. `last`: the number of the last append.
     """
 
     config: Config
@@ -179,6 +215,7 @@ class _Batches:
     writer: str
     tables: int
     unfinished: int | None
+    begun_anew: bool
     last: int
     stopped: Callable[[], bool]
     written: list[Counts] = field(default_factory=list)
@@ -224,6 +261,9 @@ class _Batches:
 
     def _decoded(self, warehouse: Warehouse, batch: DataFrame, number: int) -> DataFrame:
         """The rows of a micro-batch, as the append with this number has them."""
+        if self.begun_anew:
+            silver = warehouse.read("silver", "cdc").where(F.col("source") == self.source.name)
+            batch = batch.join(silver.select(*MESSAGE), list(MESSAGE), "left_anti")
         messages = placed(warehouse, self.source, batch.select(*INPUT), checkpoint=self.checkpoint)
         numbered = with_constant(_decode(self.source), "batch", pa.scalar(number, pa.int64()))
         rows = messages.mapInArrow(numbered, f"{SILVER_COLUMNS}, batch bigint")
@@ -320,7 +360,7 @@ def _decoded_up_to(checkpoint: str) -> str | None:
 
 def _writer(checkpoint: str, source: str) -> str:
     """The name under which this checkpoint's appends stand in the table's log."""
-    file = Path(checkpoint) / "writer"
+    file = Path(checkpoint) / _WRITER
     if not file.exists():
         write_whole(file, str(uuid.uuid4()).encode())
     try:

@@ -14,6 +14,11 @@ from pipelines.silver.stream import decode_source
 from pipelines.telemetry.activity import Activity
 from pipelines.terminal.console import Advance, counted
 
+_BEGUN_ANEW = (
+    "it was not decoded for longer than bronze's commits are kept, so all of its messages in bronze"
+    " were looked through, and those decoded that silver did not have"
+)
+
 
 class Owned:
     """Which of the sources that a run is asked for are this project's: none that another project
@@ -131,6 +136,8 @@ class SilverStage:
             done.changes += decoded.changes
             self._activity.decoded(decoded.times)
             journal.outcome.done += rows > 0 or self._first
+            if decoded.begun_anew:
+                journal.say(f"source {name}: {_BEGUN_ANEW}", source=name)
         counts = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
         advance(f"silver {name}: {counts}", rows > 0, source=name)
         return rows

@@ -68,7 +68,8 @@ _LOG_IS_SHORTER = (
 
 class Silver(NamedTuple):
     """What one run over one source wrote: rows of all kinds, rejects among them, of how many
-    messages they are, the changes among them, and when those happened and arrived."""
+    messages they are, the changes among them, and when those happened and arrived. `begun_anew`:
+    all that bronze has of the source was looked through for what silver lacks."""
 
     source: str
     rows: int
@@ -76,6 +77,7 @@ class Silver(NamedTuple):
     messages: int = 0
     changes: int = 0
     times: tuple[ChangeTimes, ...] = ()
+    begun_anew: bool = False
 
 
 class Stopped(Exception):
@@ -119,6 +121,7 @@ def decode_source(
             written += [
                 Counts(rows=join_chunks(warehouse, source, checkpoint, span=span, came=came))
             ]
+        begun_anew = (Path(checkpoint) / _BEGUN_ANEW).exists()
         if not stop():
             write_whole(Path(checkpoint) / _UP_TO, bronze.encode())
             (Path(checkpoint) / _BEGUN_ANEW).unlink(missing_ok=True)
@@ -138,6 +141,7 @@ def decode_source(
             for c in written
             if c.changes
         ),
+        begun_anew,
     )
 
 

@@ -236,7 +236,7 @@ def test_a_reset_takes_what_a_killed_run_has_not_recorded(
     project.write("conf/tables/shop.yml", "source: shop\ntables: [{from: 'shop.*'}]\n")
     _land(project, "1.jsonl", BEFORE, 0)
     with monkeypatch.context() as patch, pytest.raises(_Killed):
-        patch.setattr("pipelines.gold.run.record_progress", _killed)
+        patch.setattr("pipelines.gold.run.record_progress", _end)
         project.ingest("run")
     warehouse = Warehouse(load(project.folder / "conf", environ={}), spark)
     assert warehouse.exists("gold", "shop_item")
@@ -336,5 +336,5 @@ class _Killed(BaseException):
     """Ends the command as a kill would: nobody handles it."""
 
 
-def _killed(*_: object, **__: object) -> None:
+def _end(*_: object, **__: object) -> None:
     raise _Killed

@@ -33,7 +33,7 @@ from pipelines.bronze.kafka_topics import (
     topics_of,
 )
 from pipelines.bronze.lost_offsets import Loss, SourceOffsets, offsets_read
-from pipelines.bronze.stream import append_stream
+from pipelines.bronze.stream import append_stream, begun, check_begins
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, Waiting
 from pipelines.platform.checkpoints import damaged
 from pipelines.platform.failures import cause, log_hint
@@ -90,6 +90,8 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
         held = _held(source)
         offsets = SourceOffsets(warehouse, source, checkpoint)
         offsets.finish()
+        if kafka.starting_offsets == "latest" and not (begun(checkpoint) or offsets.read()):
+            check_begins(warehouse, source, held.topics if held is not None else kafka.topics or ())
         if held is not None:
             lost += _settled(offsets, held)
         if _rests(source, offsets, held):

@@ -28,7 +28,7 @@ from pipelines.bronze.by_offset.source import (
     stopped,
     stream,
 )
-from pipelines.bronze.stream import append_stream
+from pipelines.bronze.stream import append_stream, begun, check_begins
 from pipelines.bronze.transport import Bronze, Sampling, Stop
 from pipelines.platform.checkpoints import damaged
 from pipelines.platform.failures import cause, log_hint
@@ -49,6 +49,8 @@ def append(
     Raises SourceError where they cannot be read from where the source stands.
     """
     checkpoint = warehouse.checkpoint("bronze", source.name)
+    if starting == "latest" and not begun(checkpoint):
+        check_begins(warehouse, source, _topics(source, client))
     found = stream(warehouse.session, client, checkpoint=checkpoint, starting=starting, lost=lost)
     try:
         count = append_stream(warehouse, source, found, checkpoint=checkpoint, stop=stop)
@@ -56,6 +58,14 @@ def append(
         damage = damaged(source.name, checkpoint, remove=checkpoint)
         raise damage or explained(error, source, checkpoint) from error
     return Bronze(source.name, count)
+
+
+def _topics(source: Source, client: Client) -> set[str]:
+    """The topics that there are. Raises SourceError where that cannot be told."""
+    try:
+        return {partition.topic for partition in client.spans()}
+    except OSError as error:
+        raise SourceError(f"source {source.name}: {error}") from None
 
 
 def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:

@@ -3,12 +3,15 @@ checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
+from ingest.errors import SourceError
 from pipelines.bronze.transport import Stop
 from pipelines.platform.warehouse import BRONZE, Warehouse
 
@@ -25,6 +28,28 @@ def bronze_rows(messages: DataFrame, source: Source) -> DataFrame:
         }
     )
     return rows.select([name for name, _ in BRONZE])
+
+
+def begun(checkpoint: str) -> bool:
+    """Whether a query has planned a batch, be what it noted of that whole or damaged."""
+    return any(Path(checkpoint, "offsets").glob("[0-9]*"))
+
+
+def check_begins(warehouse: Warehouse, source: Source, topics: Collection[str]) -> None:
+    """Raises SourceError where a stream that is to begin at the end of `topics` (none: of any) is
+    not the first one over them: what came since the one before would be passed over."""
+    found = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
+    if topics:
+        found = found.where(F.col("topic").isin(*topics))
+    known = found.select("topic").first()
+    if known is not None:
+        offsets = "" if source.transport == "rocketmq" else " or to offsets"
+        raise SourceError(
+            f"source {source.name}: expected the checkpoint of what bronze has of {known[0]}, got"
+            f" none, and `{source.transport}.starting_offsets: latest` would pass over what came"
+            f" since; set it to earliest{offsets} and run again: what bronze has comes once more,"
+            " as copies that count once, and by earliest what was passed over before"
+        )
 
 
 def append_stream(

@@ -124,6 +124,22 @@ def test_what_is_appended_comes_with_the_next_run(kafka: str, tables: Warehouse)
     ]
 
 
+def test_who_begins_at_the_end_passes_over_nothing_later(kafka: str, tables: Warehouse) -> None:
+    """Not after the checkpoint is gone, as the sentence on a damaged one advises."""
+    create_topic(kafka, "b2.late")
+    produce(kafka, "b2.late", [Record(b"old")])
+    late = topics(kafka, "b2.late", starting_offsets="latest")
+    assert ingest_source(tables, late).messages == 0
+    produce(kafka, "b2.late", [Record(b"a")])
+    assert ingest_source(tables, late).messages == 1
+    shutil.rmtree(tables.checkpoint("bronze", "shop"))
+    produce(kafka, "b2.late", [Record(b"b")])
+    with pytest.raises(SourceError, match="checkpoint of what bronze has of"):
+        ingest_source(tables, late)
+    assert ingest_source(tables, topics(kafka, "b2.late")).messages == 3
+    assert ingest_source(tables, late).messages == 0
+
+
 def test_stop_ends_between_two_batches_or_within_one(kafka: str, tables: Warehouse) -> None:
     create_topic(kafka, "b3")
     produce(kafka, "b3", [Record(b"%d" % number) for number in range(30)])

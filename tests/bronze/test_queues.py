@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -326,6 +327,43 @@ def test_a_stream_goes_on_where_it_ended(
     )
     assert run("go_on") == 2
     assert held()[-2:] == [("orders", 0, 9, None, None), ("orders", 0, 12, b"o12", 1012)]
+
+
+def test_a_lost_checkpoint_passes_over_nothing(
+    spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    """`starting_offsets: latest` is for a source that begins: once bronze has something of its
+    topics, what came since would be passed over."""
+    folder = tmp_path / "queues"
+    folder.mkdir()
+    client = Folder(folder)
+    tables = tables_in(warehouse, spark)
+    create_bronze(tables)
+    declared = {"name_servers": "h:1", "topics": ["orders"], "starting_offsets": "latest"}
+    source = Source.model_validate({"name": "shop", "rocketmq": declared})
+
+    def run(starting: Any = "latest") -> int:
+        stop, lost = (lambda: False), cast(Any, "fail")
+        return queues.append(
+            tables, source, client, starting=starting, lost=lost, stop=stop
+        ).messages
+
+    client.put(ORDERS, ["old"])
+    assert run() == 0
+    client.put(ORDERS, ["old", "new"])
+    assert run() == 1
+    shutil.rmtree(tables.checkpoint("bronze", "shop"))
+    client.put(ORDERS, ["old", "new", "newer"])
+    with pytest.raises(SourceError) as error:
+        run()
+    assert str(error.value) == (
+        "source shop: expected the checkpoint of what bronze has of orders, got none, and"
+        " `rocketmq.starting_offsets: latest` would pass over what came since; set it to earliest"
+        " and run again: what bronze has comes once more, as copies that count once, and by"
+        " earliest what was passed over before"
+    )
+    assert run("earliest") == 3
+    assert run() == 0
 
 
 def test_what_comes_after_an_empty_beginning_is_no_past(tmp_path: Path) -> None:

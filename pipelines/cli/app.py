@@ -168,12 +168,16 @@ def _connect(call: Invocation) -> None:
         raise SystemExit(1)
 
 
+_SOURCES = "Only this source. May be given several times."
+_TABLES = "Of the targets, only this one. May be given several times."
+
+
 def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
     """Add one of the verbs that bring messages forward."""
 
     @ingest.command(name, help=text)
-    @click.option("--source", "sources", multiple=True, metavar="S", help="Only this source.")
-    @click.option("--table", "tables", multiple=True, metavar="T", help="Only this target table.")
+    @click.option("--source", "sources", multiple=True, metavar="S", help=_SOURCES)
+    @click.option("--table", "tables", multiple=True, metavar="T", help=_TABLES)
     @click.option("--continuous", is_flag=True, help="Go on until SIGTERM or SIGINT.")
     @watched
     @patient
@@ -275,7 +279,7 @@ def status(call: Invocation, watch: bool, interval: float | None, check: bool) -
 
 
 @ingest.command()
-@click.option("--source", "sources", multiple=True, metavar="S", help="Only this source.")
+@click.option("--source", "sources", multiple=True, metavar="S", help=_SOURCES)
 @everywhere
 @click.pass_obj
 def plan(call: Invocation, sources: tuple[str, ...]) -> None:

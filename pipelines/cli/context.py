@@ -155,8 +155,11 @@ def everywhere(verb: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
-def patient(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """How long a verb that changes tables waits for another that does."""
+_WAITS = "Wait so long for another run, then end with 75. [default: until it ends]"
+
+
+def patient(verb: Callable[..., Any], *, waits: str = _WAITS) -> Callable[..., Any]:
+    """How long a verb that changes tables waits for another that does; `waits` says so."""
     kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
     seconds = click.FloatRange(min=0)
     for option in (
@@ -164,7 +167,7 @@ def patient(verb: Callable[..., Any]) -> Callable[..., Any]:
             "--max-wait",
             type=seconds,
             metavar="SECONDS",
-            help="Wait so long for another run, then end with 75. [default: until it ends]",
+            help=waits,
             **kept,
         ),
         click.option("--no-wait", is_flag=True, help="Do not wait for another run.", **kept),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from functools import partial
 
 import click
 
@@ -24,7 +25,7 @@ WAIT_SECONDS = 60.0
     help="0: any that is free.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="H", help="To listen at.")
-@patient
+@partial(patient, waits="How long a decision waits for a run of gold. [default: 60]")
 @everywhere
 @click.pass_obj
 def review(call: Invocation, serve: bool, port: int, host: str) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pipelines.gold.known_targets import KnownTarget
 
 
+_KEY = "Only changes of this key; once for each of its columns."
+
+
 def _key_of(given: Sequence[str]) -> dict[str, str]:
     """One key, of `COL=VALUE` for each of its columns."""
     for one in given:
@@ -46,7 +49,7 @@ def _key_of(given: Sequence[str]) -> dict[str, str]:
 
 @click.command()
 @click.argument("table")
-@click.option("--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key.")
+@click.option("--key", "keys", multiple=True, metavar="COL=VALUE", help=_KEY)
 @detailed
 @everywhere
 @click.pass_obj
@@ -194,7 +197,8 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
 def maintain(call: Invocation) -> None:
     """Compact, cluster and trim all tables.
 
-    Rows are deleted only if retention is set, and never what still has to be decoded or merged.
+    Messages and changes are deleted only if retention is set, and never what still has to be
+    decoded or merged; what runs noted of themselves goes after 400 days, by default.
     """
     warehouse = call.warehouse
     from pipelines.operations.maintain import MAINTAINED, maintain, steps
@@ -216,7 +220,7 @@ def maintain(call: Invocation) -> None:
 def upgrade(call: Invocation) -> None:
     """Bring tables of an earlier version to this one's layout.
 
-    Where there is no way, it says why. Every other command refuses tables of another layout.
+    Where there is no way, it says why. Every other command on the tables refuses another layout.
     """
     call.any_layout = True
     warehouse = call.warehouse
@@ -336,7 +340,12 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
 @click.command()
 @click.argument("table")
 @click.option(
-    "--key", "keys", multiple=True, required=True, metavar="COL=VALUE", help="Whose rows."
+    "--key",
+    "keys",
+    multiple=True,
+    required=True,
+    metavar="COL=VALUE",
+    help="Whose rows; once for each column of the key.",
 )
 @click.option("--reason", metavar="TEXT", help="Why, for gold._erasures.")
 @click.option("--vacuum", is_flag=True, help="Remove earlier versions at once, and prove it.")

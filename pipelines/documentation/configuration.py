@@ -70,7 +70,7 @@ def reference(what: str) -> str:
     for path, field in fields(model):
         key = keys[path]
         lines = [f"### `{path}`", "", key.text, "", f"- Type: {_type(path, field, key)}"]
-        lines.append(f"- Default: {_default(path, field)}")
+        lines.append(f"- Default: {_default(path, field, key)}")
         if what == "settings" and not any(models_in(field.annotation)):
             variable = next(v for v, place in VARIABLES.items() if ".".join(place) == path)
             lines.append(f"- Environment: `{variable}`")
@@ -146,8 +146,12 @@ def _type(path: str, field: FieldInfo, key: Key) -> str:
         return "`1`, `2` or `append`"
     if words:
         return " or ".join(filter(None, [", ".join(code(w) for w in words[:-1]), code(words[-1])]))
-    if path.endswith(("options", "columns", "keys")) and "Mapping" in str(annotation):
+    if path.endswith(("options", "columns", "keys", "ddl")) and "Mapping" in str(annotation):
         return "keys with values"
+    if "Mapping[str, int]" in str(annotation):
+        return "text, or keys with values"
+    if annotation is bool:
+        return "`true` or `false`"
     if any(models_in(annotation)):
         listed = "a list of " if path == "tables" else ""
         return f"{listed}keys with values, see below" if path != "defaults" else "keys with values"
@@ -175,8 +179,8 @@ def _words(annotation: Any) -> list[str]:
     return []
 
 
-def _default(path: str, field: FieldInfo) -> str:
-    default = field.get_default()
+def _default(path: str, field: FieldInfo, key: Key) -> str:
+    default = key.default or field.get_default()
     if default is PydanticUndefined:
         return "none, it is required"
     if path.startswith("limits."):
@@ -187,4 +191,4 @@ def _default(path: str, field: FieldInfo) -> str:
         return "as below" if path != "defaults" else "nothing"
     if default is None or default in ({}, ()):
         return "none"
-    return code(str(default))
+    return code(str(default).lower() if isinstance(default, bool) else str(default))

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 class Key(NamedTuple):
     """One key: what it says, an example and a wrong value, both as YAML has them.
 
-    `wrong` is None where any text will do. `schema` is its JSON Schema where the model's own type
-    is what the key becomes, not what may be written. `since`: the version that first knew it.
+    `wrong` is None where any text will do. `schema` is its JSON Schema, and `default` its default,
+    where the model has what the key becomes, not what may be written. `since`: the version that
+    first knew it.
     """
 
     text: str
@@ -18,6 +19,7 @@ class Key(NamedTuple):
     wrong: Any = None
     schema: Mapping[str, Any] | None = None
     since: str = "0.1.0"
+    default: str | None = None
 
 
 _DAYS = {"anyOf": [{"type": "string", "pattern": "^[1-9][0-9]{0,4} days?$"}, {"type": "null"}]}
@@ -98,7 +100,7 @@ SETTINGS: Mapping[str, Key] = {
     ),
     "retention.silver": Key(
         "Changes that arrived longer ago, and that a later whole image or delete of their key "
-        "covers, are deleted. At least as long as bronze.",
+        "covers, are deleted. At least as long as bronze, which needs a time then, too.",
         "90 days",
         "3 months",
         _DAYS,
@@ -110,6 +112,7 @@ SETTINGS: Mapping[str, Key] = {
         "90 days",
         90,
         _DAYS,
+        default="400 days",
     ),
     "checks": Key(
         "What is still well. `ingest status --check` ends with 1 where anything is not, and names "
@@ -193,7 +196,8 @@ SOURCE: Mapping[str, Key] = {
     ),
     "kafka.starting_offsets": Key(
         "Where to begin when the source is read for the first time: `earliest`, `latest`, or "
-        "JSON of topics, partitions and offsets.",
+        "JSON of topics, partitions and offsets. With `latest` a source whose checkpoint is gone "
+        "stops, since what came in between would be passed over.",
         '{"shop.orders": {"0": 23}}',
         "newest",
     ),
@@ -223,7 +227,8 @@ SOURCE: Mapping[str, Key] = {
         "How long after its last batch a source waits for `min_offsets_per_batch`.",
         "10 minutes",
         "a while",
-        {"type": ["string", "null"]},
+        _TIME,
+        default="15 minutes",
     ),
     "kafka.options": Key(
         "Any option of the Kafka client, with or without the prefix `kafka.`: TLS, SASL and so on. "
@@ -293,7 +298,8 @@ SOURCE: Mapping[str, Key] = {
     ),
     "rabbitmq.starting_offsets": Key(
         "Where to begin when the source is read for the first time: `earliest`, `latest`, or an "
-        "offset for each stream.",
+        "offset for each stream. With `latest` a source whose checkpoint is gone stops, since what "
+        "came in between would be passed over.",
         {"shop.orders": 1200},
         "newest",
     ),
@@ -338,7 +344,9 @@ SOURCE: Mapping[str, Key] = {
         "certificates/rocketmq.pem",
     ),
     "rocketmq.starting_offsets": Key(
-        "Where to begin when the source is read for the first time: `earliest` or `latest`.",
+        "Where to begin when the source is read for the first time: `earliest` or `latest`. With "
+        "`latest` a source whose checkpoint is gone stops, since what came in between would be "
+        "passed over.",
         "latest",
         "newest",
     ),
@@ -437,7 +445,8 @@ SOURCE: Mapping[str, Key] = {
         "What is done about messages that are set aside.", {"fail_above": "1%"}, {"fail_abov": "1%"}
     ),
     "rejects.fail_above": Key(
-        "A number of messages, or a share of a run's: a run that sets more aside ends with 1.",
+        "A number, or a share of a run's messages, and of its changes: a run that sets more aside "
+        "ends with 1.",
         "1%",
         "one percent",
         {

@@ -58,7 +58,7 @@ def _describe(part: dict[str, Any], keys: Mapping[str, Key], above: str = "") ->
         for name, found in inner.get("properties", {}).items():
             key = keys[f"{above}{name}"]
             if key.schema is not None:
-                default = {"default": found["default"]} if "default" in found else {}
+                default = {"default": key.default or found["default"]} if "default" in found else {}
                 found = inner["properties"][name] = {**key.schema, **default}
             found["description"] = key.text
             found["examples"] = [key.example]

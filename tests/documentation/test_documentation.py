@@ -18,7 +18,7 @@ from ingest.formats import FORMATS
 from pipelines.documentation.__main__ import SCHEMAS, made
 from pipelines.documentation.codes import CURES
 from pipelines.documentation.columns import MEANINGS
-from pipelines.documentation.configuration import FILES, document, fields, printed
+from pipelines.documentation.configuration import FILES, document, fields, printed, reference
 from pipelines.documentation.pages import names, table, written
 from pipelines.documentation.schema import schema
 from tests.support.demo import ROOT
@@ -75,6 +75,29 @@ def test_examples_are_right_and_wrong_values_are_refused(what: str, path: str) -
     assert refused(what, document(what, path, key.example)) == []
     if key.wrong is not None:
         assert printed(what, path, key.wrong)
+
+
+@pytest.mark.parametrize(("what", "path"), KEYS, ids=" ".join)
+def test_a_default_may_be_written_as_it_is_shown(what: str, path: str) -> None:
+    """`400` is no number of days, and `False` is no YAML."""
+    page = reference(what).partition(f"### `{path}`\n")[2]
+    shown = re.match(r"[^#]*?^- Default: `(.*?)`$", page, re.MULTILINE)
+    if shown is None:
+        return
+    default = yaml.safe_load(shown[1]) if "{db}" not in shown[1] else shown[1]
+    assert not isinstance(default, str) or default.lower() not in ("true", "false")
+    assert printed(what, path, default) == []
+    assert refused(what, document(what, path, default)) == []
+
+
+@pytest.mark.parametrize(("what", "path"), KEYS, ids=" ".join)
+def test_the_type_of_a_key_is_that_of_its_example(what: str, path: str) -> None:
+    page = reference(what).partition(f"### `{path}`\n")[2]
+    said = page.partition("- Type: ")[2].partition("\n")[0]
+    example = FILES[what][2][path].example
+    wanted = {dict: "keys with values", list: "a list of", bool: "`true` or `false`"}
+    assert wanted.get(type(example), "") in said
+    assert (type(example) is int) == (said == "a whole number") or said == "`1`, `2` or `append`"
 
 
 def refused(what: str, content: Any) -> list[str]:

@@ -106,6 +106,17 @@ def declared_keys(
     return (*named, *(name for name in shard_of(route) if named))
 
 
+def check_shard_column(route: Route, columns: Iterable[str]) -> None:
+    """Raise TableError where a target was made without the shard column that it is to have."""
+    lacking = [name for name in shard_of(route) if name.lower() not in lowered(columns)]
+    if lacking:
+        raise TableError(
+            f"expected the shard_column {lacking[0]} in {route.target}, got a table that was made "
+            f"without; `ingest rebuild {route.target} --yes` makes it with that, or take "
+            f"`shard_column` away"
+        )
+
+
 def check_excluded(route: Route, columns: Iterable[str]) -> None:
     """Raise TableError where a target has, among its columns, what is to be kept out of it."""
     kept_out = lowered(route.exclude)

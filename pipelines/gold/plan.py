@@ -28,6 +28,7 @@ from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
 from ingest.sql.silver import TRUNCATES, below_pos, truncates, up_to_batches
 from pipelines.apply.batch import TableBatch, TruncateTimes
+from pipelines.gold.keys import check_shard_column
 from pipelines.ledger.renames import FirstNames, names_of, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
@@ -331,12 +332,8 @@ def _projection_of(
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
     images = {known, *images_of(stats)}
     by_lower = {name.lower(): name for name in columns}
+    check_shard_column(route, columns)
     shard = (route.shard_column or "").lower()
-    if shard and shard not in by_lower:
-        raise TableError(
-            f"expected the shard_column {route.shard_column} in {route.target}, whose key was "
-            f"fixed when it was created, got none; another key needs another target"
-        )
     own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
     # An append target keeps a row for each change: none of them replaces another.

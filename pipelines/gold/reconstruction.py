@@ -314,7 +314,10 @@ def _key(
     if contract is not None and (gone or not contract.keeps.keyed or not stats):
         return contract.keys
     hinted_keys = history.keys.get(first.table, ())
-    return key_of(warehouse, route, stats=stats, lineage=first.lineage, hinted_keys=hinted_keys)
+    found = key_of(warehouse, route, stats=stats, lineage=first.lineage, hinted_keys=hinted_keys)
+    # One that was declared since is part of the key from now on.
+    shard = shard_of(route) if today and found else ()
+    return (*found, *(name for name in shard if name.lower() not in lowered(found)))
 
 
 def _columns(

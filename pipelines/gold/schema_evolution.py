@@ -14,7 +14,14 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of, lowered
 from ingest.position import Pos, highest, lowest
 from pipelines.gold.encodings import check_encodings
-from pipelines.gold.keys import before_renames, check_excluded, declared_keys, named_keys, shard_of
+from pipelines.gold.keys import (
+    before_renames,
+    check_excluded,
+    check_shard_column,
+    declared_keys,
+    named_keys,
+    shard_of,
+)
 from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements
@@ -186,7 +193,8 @@ def _apply_schema_changes(
     in."""
     ledger, route = feeding.ledger, feeding.route
     held = lowered(columns)
-    missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
+    check_shard_column(route, columns)
+    missing = [key for key in keys if key.lower() not in held]
     if missing:
         raise TableError(
             f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "

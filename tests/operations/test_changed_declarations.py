@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.project import Project
+from tests.support.project import Project, canal
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -128,3 +128,34 @@ def test_a_rebuild_killed_before_it_reviewed_what_waits(
 
 def _die(*_: object) -> None:
     raise RuntimeError("killed")
+
+
+@pytest.mark.slow
+def test_a_shard_column_declared_after_the_first_run(project: Project) -> None:
+    """The messages name the key; what they are from becomes a part of it when somebody says so."""
+    project.write("conf/sources/shop.yml", "name: shop\nfiles: {path: 'landing/*.jsonl'}\n")
+    entry = "source: shop\ntables: [{from: shop.a, target: a%s}]\n"
+    project.write("conf/tables/shop.yml", entry % "")
+    row = {"id": "1", "name": "x", "price": "1.00"}
+    project.land("1.jsonl", [canal("a", "INSERT", row, es=1, id_=1)])
+    assert project.ingest("run").code == 0
+    project.write("conf/tables/shop.yml", entry % ", shard_column: shard")
+    project.land("2.jsonl", [canal("a", "INSERT", {**row, "id": "2"}, es=2, id_=2)])
+    answer = project.ingest("run")
+    assert answer.code == 1
+    assert (
+        "table a is parked: expected the shard_column shard in a, got a table that was made"
+        " without; `ingest rebuild a --yes` makes it with that, or take `shard_column` away"
+        in answer.err
+    )
+    answer = project.ingest("rebuild", "a")
+    assert answer.code == 2
+    assert "a: key (id) becomes (id, shard)" in answer.err
+    answer = project.ingest("rebuild", "a", "--yes")
+    assert answer.code == 0, answer.err
+    query = "SELECT id, shard FROM gold.a ORDER BY id"
+    assert project.ingest("--json", "sql", query).records == [
+        {"id": 1, "shard": "shop.a"},
+        {"id": 2, "shard": "shop.a"},
+    ]
+    assert project.ingest("reconcile", "a").code == 0

@@ -127,7 +127,7 @@ def dismiss_rejects(
 
     These are the ones named by ID, or all open ones of a source or code.
 
-    They no longer count, and no replay tries them.
+    They no longer count, and no replay tries them: a change among them is in no row from then on.
     """
     if bool(ids) == (source is not None or code is not None):
         raise click.UsageError("expected either IDs, or --source, --code or both")

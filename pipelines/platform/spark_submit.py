@@ -20,6 +20,7 @@ from pipelines.platform.session import NO_CONSTRAINTS
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_KEPT_BY, _FORGETS = "spark.sql.catalogImplementation", "in-memory"
 _CACHE = "spark.sql.codegen.cache.maxEntries"
 _CLASSES = 1000
 """A MERGE generates some 60 classes; of the default of 100, every second one forgets them all."""
@@ -91,7 +92,7 @@ def _check_delta(session: SparkSession) -> None:
 
 
 def _check_catalog(session: SparkSession, catalog: str) -> None:
-    """Raise PlatformError unless the session has this catalog."""
+    """Raise PlatformError unless the session has this catalog, and it keeps its tables."""
     try:
         session.sql(schemas(catalog))
     except PySparkException as error:
@@ -100,6 +101,12 @@ def _check_catalog(session: SparkSession, catalog: str) -> None:
             f" {error.getCondition() or type(error).__name__}; give spark-submit --conf"
             f" spark.sql.catalog.{catalog}=…, or set `catalog: spark_catalog`, the session's own."
         ) from error
+    if catalog == "spark_catalog" and session.conf.get(_KEPT_BY, _FORGETS) == _FORGETS:
+        raise PlatformError(
+            "expected `catalog: spark_catalog` to keep its tables, got one in memory, which forgets"
+            f" them when the driver ends; give spark-submit --conf {_KEPT_BY}=hive and the address"
+            " of a metastore, or name another catalog."
+        )
 
 
 def _cores(session: SparkSession, given: Mapping[str, str]) -> int:

@@ -22,6 +22,7 @@ DELTA = {
     "spark.sql.extensions": "a.B,io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+HIVE = {"spark.sql.catalogImplementation": "hive"}
 SINGLE = {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore"}
 
 
@@ -64,13 +65,13 @@ def under_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_can_be_set_is_and_the_rest_is_named() -> None:
-    session = submitted(DELTA, cores=24)
+    session = submitted({**DELTA, **HIVE}, cores=24)
     (said,) = adapted(session, "spark_catalog")
     assert said == (
         "spark.sql.codegen.cache.maxEntries is 100, so that each MERGE compiles its code anew; "
         "give spark-submit --conf spark.sql.codegen.cache.maxEntries=5000"
     )
-    assert session.conf == {**DELTA, **ANYWHERE, **dict.fromkeys(BY_CORES, "48")}
+    assert session.conf == {**DELTA, **HIVE, **ANYWHERE, **dict.fromkeys(BY_CORES, "48")}
 
 
 def test_what_was_given_stands() -> None:
@@ -123,6 +124,13 @@ def test_without_delta_nothing_begins(lacking: str) -> None:
 def test_a_catalog_that_is_not_there() -> None:
     with pytest.raises(PlatformError, match=r"expected `catalog: lake` to be a catalog .* got CAT"):
         adapted(submitted(DELTA), "lake")
+
+
+@pytest.mark.parametrize("given", [{}, {"spark.sql.catalogImplementation": "in-memory"}])
+def test_a_catalog_that_forgets_its_tables(given: Mapping[str, str]) -> None:
+    """The next driver would find the checkpoints, and none of the tables."""
+    with pytest.raises(PlatformError, match=r"got one in memory.*catalogImplementation=hive"):
+        adapted(submitted({**DELTA, **given}), "spark_catalog")
 
 
 def test_databricks_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -340,9 +340,10 @@ def _explained(error: PySparkException, source: Source, *, checkpoint: str) -> I
             f"{where} Kafka no longer holds the messages that follow those read last"
             + (f" (read up to {stood[1]})" if stood else "")
             + (f": {why[1]}" if why else "")
-            + "; they aged out, or a topic was deleted or made anew. To go on with what Kafka has,"
-            f" remove the folder {checkpoint}: what it still has is read again, which changes no"
-            " result; raise the source's epoch where its numbering starts again."
+            + "; they aged out, or a topic was deleted or made anew. Where it was made anew, raise"
+            " the source's epoch first: its messages would be taken for copies of others. To go on"
+            f" with what Kafka has, remove the folder {checkpoint}: what it still has is read"
+            " again, as copies that count once."
         )
     if "UnknownTopicOrPartition" in text:
         return explained(NoTopic(""), source)

@@ -183,14 +183,15 @@ class SourceOffsets:
         )
         if recreated:
             text += (
-                "Its numbering starts again: raise the source's epoch and set kafka.lost: go_on,"
-                f" or remove the folder {self._checkpoint}, and run again."
+                "Its numbering starts again, and its messages would be taken for copies of others:"
+                " raise the source's epoch; then set kafka.lost: go_on, or remove the folder"
+                f" {self._checkpoint}, and run again."
             )
         else:
             text += (
                 "To go on with what is there, set kafka.lost: go_on; a row of silver then says"
                 f" which are missing. Or remove the folder {self._checkpoint}: what Kafka still has"
-                " is read again, which changes no result."
+                " is read again, as copies that count once, and nothing says which are missing."
             )
         raise SourceError(text)
 

@@ -422,7 +422,7 @@ def test_lost_messages_are_named_and_never_passed_over(
         more = [(0, 2, None, "2-2"), (0, 3, b"3", None), (0, 4, b"4", None)]
         assert sorted(set(rows(tables, *columns)), key=str) == [*whole, *more]
     else:
-        with pytest.raises(SourceError, match="raise the source's epoch and set"):
+        with pytest.raises(SourceError, match="raise the source's epoch; then set"):
             ingest_source(tables, going_on)
         raised = topics(kafka, topic, lost="go_on", epoch=1)
         assert ingest_source(tables, raised).messages == 1

@@ -31,7 +31,9 @@ def _ledger(
         ),
         first_name=lambda table: {RENAMED: ITEM}.get(table, table),
         names=lambda table: names_of(table, {RENAMED: ITEM}),
-        progress=lambda target: progress.get(("shop", target)),
+        progress_of=lambda route: progress.get(
+            ("shop", route.target), Progress(target=route.target, source="shop")
+        ),
         progress_by_target=progress,
         route=lambda table: route,
         closed=lambda coming=(): set(closed),

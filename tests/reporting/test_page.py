@@ -18,6 +18,7 @@ from pipelines.reporting.facts import Facts
 from pipelines.reporting.page import ago, example, page, seconds, size
 from tests.reporting.test_checks import checks
 from tests.support.browser import Page, browser, chromium
+from tests.support.html_page import ParsedPage
 
 PICTURE = Path(__file__).parents[2] / "docs/pictures/report.png"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -205,6 +206,25 @@ def opened(window: Page, folder: Path, html: str, **how: Any) -> None:
     window.open(file, **how)
 
 
+def test_no_text_becomes_an_element_or_an_attribute() -> None:
+    """Without a browser, too: hostile names add nothing to what harmless ones make of the page."""
+
+    def made(name: str) -> ParsedPage:
+        finding = Finding(name, name, 1, 2, name)
+        return ParsedPage(page(told(name), [finding], warehouse_name=name))
+
+    hostile, harmless = made(EVIL), made("orders")
+    assert [one.tag for one in hostile.elements] == [one.tag for one in harmless.elements]
+    assert hostile.followed() == harmless.followed()
+    assert all(address.startswith(("#", "data:,")) for address in hostile.followed())
+    assert hostile.handlers() == set()
+    assert hostile.title == f"Change data: {EVIL}" and hostile.text.count(EVIL) > 25
+    [policy] = [
+        one.attributes["content"] for one in hostile.elements if "http-equiv" in one.attributes
+    ]
+    assert policy.startswith("default-src 'none'; ") and "script-src" not in policy
+
+
 def test_no_text_can_become_anything_else(window: Page, tmp_path: Path) -> None:
     finding = Finding(EVIL, EVIL, 1, 2, EVIL)
     opened(window, tmp_path, page(told(EVIL), [finding], warehouse_name=EVIL))
@@ -221,19 +241,9 @@ def test_no_text_can_become_anything_else(window: Page, tmp_path: Path) -> None:
     assert text.count(EVIL) > 25
 
 
-def test_each_number_stands_on_the_page(window: Page, tmp_path: Path) -> None:
-    """`SCREENS=write` takes the picture of docs/report.md anew."""
+def test_each_number_stands_on_the_page() -> None:
     facts, found = invented()
-    opened(window, tmp_path, page(facts, found, warehouse_name="lake/warehouse"), height=1500)
-    assert window.said == []
-
-    def shown(table: str) -> dict[str, dict[str, str]]:
-        cells = (
-            "[...row.querySelectorAll('[data-name]')].map(c => [c.dataset.name, c.dataset.value])"
-        )
-        rows = f"[...document.querySelectorAll('#{table} tr[data-row]')]"
-        each = f"{rows}.map(row => [row.dataset.row, Object.fromEntries({cells})])"
-        return dict(window.value(f"Object.fromEntries({each})"))
+    shown = ParsedPage(page(facts, found, warehouse_name="lake/warehouse")).rows
 
     def of(rows: Iterable[dict[str, Any]], key: str, *names: str) -> dict[str, dict[str, str]]:
         return {
@@ -276,6 +286,22 @@ def test_each_number_stands_on_the_page(window: Page, tmp_path: Path) -> None:
     assert shown("rejects-table") == {"bad_json decode shop ": {"rejects": "7"}}
     stored = [{**each, "average": each["bytes"] // each["files"]} for each in facts.storage]
     assert shown("storage-table") == of(stored, "{table}", "bytes", "files", "average")
+
+
+TABLES = ("sources", "tables", "runs", "slowest", "late", "ddl", "rejects", "storage")
+
+
+def test_a_browser_shows_what_stands_on_the_page(window: Page, tmp_path: Path) -> None:
+    """`SCREENS=write` takes the picture of docs/report.md anew."""
+    facts, found = invented()
+    html = page(facts, found, warehouse_name="lake/warehouse")
+    opened(window, tmp_path, html, height=1500)
+    assert window.said == []
+    cells = "[...row.querySelectorAll('[data-name]')].map(c => [c.dataset.name, c.dataset.value])"
+    for table in (f"{name}-table" for name in TABLES):
+        rows = f"[...document.querySelectorAll('#{table} tr[data-row]')]"
+        each = f"{rows}.map(row => [row.dataset.row, Object.fromEntries({cells})])"
+        assert window.value(f"Object.fromEntries({each})") == ParsedPage(html).rows(table)
     text = window.value("document.body.innerText")
     for said in ("40 s ago", "2.25 min ago", "8.6 MiB", "3.3 MiB", "many small files", "4,120"):
         assert said in text, said

@@ -76,11 +76,10 @@ def reference(what: str) -> str:
             lines.append(f"- Environment: `{variable}`")
         lines.append(f"- Since: {key.since}")
         lines += ["", fenced("yaml", _yaml(what, path, key.example))]
-        if key.wrong is not None:
-            wrong = yaml.safe_dump(key.wrong, default_flow_style=True, width=1000).strip()
-            wrong = wrong.removesuffix("...").strip()
-            lines += ["", f"With {code(wrong)} it says:", ""]
-            lines.append(fenced("text", "\n".join(printed(what, path, key.wrong))))
+        wrong = yaml.safe_dump(key.wrong, default_flow_style=True, width=1000).strip()
+        wrong = wrong.removesuffix("...").strip()
+        lines += ["", f"With {code(wrong)} it says:", ""]
+        lines.append(fenced("text", "\n".join(printed(what, path, key.wrong))))
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

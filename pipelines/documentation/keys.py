@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 class Key(NamedTuple):
     """One key: what it says, an example and a wrong value, both as YAML has them.
 
-    `wrong` is None where any text will do. `schema` is its JSON Schema, and `default` its default,
-    where the model has what the key becomes, not what may be written. `since`: the version that
-    first knew it.
+    `schema` is its JSON Schema, and `default` its default, where the model has what the key becomes,
+    not what may be written. `since`: the version that first knew it.
     """
 
     text: str
     example: Any
-    wrong: Any = None
+    wrong: Any
     schema: Mapping[str, Any] | None = None
     since: str = "0.1.0"
     default: str | None = None
@@ -330,18 +329,20 @@ SOURCE: Mapping[str, Key] = {
         "The consumer group that brokers see. It is not asked how far it is: that stands with the "
         "checkpoints.",
         "ingest-prod",
+        ["ingest-prod"],
     ),
     "rocketmq.access_key": Key(
-        "The user, where brokers have access control, with `secret_key`.", "reader"
+        "The user, where brokers have access control, with `secret_key`.", "reader", ["reader"]
     ),
     "rocketmq.secret_key": Key(
-        "The user's secret; it comes from the environment.", "${ROCKETMQ_SECRET:-secret}"
+        "The user's secret; it comes from the environment.", "${ROCKETMQ_SECRET:-secret}", 4711
     ),
     "rocketmq.tls": Key("Whether connections are encrypted.", True, "yes please"),
     "rocketmq.ca_file": Key(
         "The certificates (PEM) by which servers are known, with `tls: true`; those of the system "
         "where it is not given.",
         "certificates/rocketmq.pem",
+        True,
     ),
     "rocketmq.starting_offsets": Key(
         "Where to begin when the source is read for the first time: `earliest` or `latest`. With "
@@ -400,13 +401,22 @@ SOURCE: Mapping[str, Key] = {
         "Shanghai",
     ),
     "default_database": Key(
-        "The database of messages that name none.", "shop", schema={"type": ["string", "null"]}
+        "The database of messages that name none.",
+        "shop",
+        ["shop"],
+        {"type": ["string", "null"]},
     ),
     "default_schema": Key(
-        "The schema of messages that name none.", "public", schema={"type": ["string", "null"]}
+        "The schema of messages that name none.",
+        "public",
+        ["public"],
+        {"type": ["string", "null"]},
     ),
     "default_table": Key(
-        "The table of messages that name none.", "orders", schema={"type": ["string", "null"]}
+        "The table of messages that name none.",
+        "orders",
+        ["orders"],
+        {"type": ["string", "null"]},
     ),
     "epoch": Key(
         "Raise it by one when the source's numbering begins again, after a failover or a restore: "

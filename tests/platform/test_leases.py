@@ -41,9 +41,11 @@ import os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pipelines.platform.leases import FolderLog, Patience, held
-folder, busy, meet = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+folder, busy, meet = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 log = FolderLog(folder)
-time.sleep(max(0, meet - time.time()))
+(folder.parent / f"{os.getpid()}.ready").touch()
+while len(list(folder.parent.glob("*.ready"))) < meet:
+    time.sleep(0.01)
 with held(log, "gold", Patience(say=lambda text: print(text, flush=True))):
     os.close(os.open(busy, os.O_CREAT | os.O_EXCL))
     print("works", os.getpid(), flush=True)
@@ -52,8 +54,8 @@ with held(log, "gold", Patience(say=lambda text: print(text, flush=True))):
 """
 
 
-def _driver(folder: Path, *, meet: float = 0, seconds: float = 0.3) -> subprocess.Popen[str]:
-    """A process that works for so many seconds under the lease, from a moment on."""
+def _driver(folder: Path, *, meet: int = 1, seconds: float = 0.3) -> subprocess.Popen[str]:
+    """A process that works for so many seconds under the lease, once so many have come."""
     arguments = [str(folder / "gold"), str(folder / "busy"), str(meet), str(seconds)]
     return subprocess.Popen(
         [sys.executable, "-c", WORK, *arguments],
@@ -69,8 +71,7 @@ def _together(folder: Path, rounds: int) -> None:
     for number in range(rounds):
         place = folder / str(number)
         place.mkdir()
-        meet = time.time() + 0.7
-        both = [_driver(place, meet=meet) for _ in range(2)]
+        both = [_driver(place, meet=2, seconds=1) for _ in range(2)]
         said = [one.communicate(timeout=60)[0].splitlines() for one in both]
         assert [one.returncode for one in both] == [0, 0], said
         first, second = sorted(said, key=len)

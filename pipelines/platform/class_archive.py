@@ -106,7 +106,8 @@ def _archive(java: Path, spark: Path, jars: Iterable[Path]) -> Path:
     digest = hashlib.sha256()
     for file in (java / "lib" / "modules", *sorted((spark / "jars").glob("*.jar")), *jars):
         found = file.stat()
-        digest.update(f"{file} {found.st_size} {found.st_mtime_ns}\n".encode())
+        # As the JVM looks at them: copies of files, as in an image's layers, keep no fractions.
+        digest.update(f"{file} {found.st_size} {int(found.st_mtime)}\n".encode())
     return cache().parent / "classes" / f"{digest.hexdigest()[:16]}.jsa"
 
 
@@ -123,7 +124,8 @@ def _whole(draft: Path) -> bool:
 
 
 def main() -> None:
-    """Make the archive of this installation, if it lacks one, and say where it lies."""
+    """Make the archive of this installation, if it lacks one, and say where it lies; fetch the jars
+    of Kafka sources as well, so that nothing is left to fetch later."""
     from pyspark.find_spark_home import _find_spark_home
 
     from pipelines.platform.jars import fetch
@@ -132,6 +134,7 @@ def main() -> None:
     try:
         jars = fetch(Path(__file__).parent / "delta.jars")
         print(make(find_java(), Path(_find_spark_home()), jars))
+        fetch(Path(__file__).parent / "kafka.jars")
     except PlatformError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

@@ -59,6 +59,27 @@ def test_another_jar_has_another_archive(spark_home: Path) -> None:
     assert options(spark_home) == []
 
 
+def test_a_copy_of_the_installation_has_the_same_archive(spark_home: Path) -> None:
+    """Layers of a container's image keep times of files to the second, and so does the JVM."""
+    jar = spark_home / "jars" / "core.jar"
+    os.utime(jar, ns=(10**18 + 123_456_789, 10**18 + 123_456_789))
+    make(find_java(), spark_home, [])
+    os.utime(jar, ns=(10**18, 10**18))
+    assert options(spark_home)
+
+
+def test_the_command_leaves_all_jars_there(
+    spark_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of Kafka, too: an image may start where nothing can be fetched."""
+    fetched = []
+    monkeypatch.setattr("pipelines.platform.jars.fetch", lambda lock: fetched.append(lock.name))
+    monkeypatch.setattr(class_archive, "make", lambda java, spark, jars: "archive")
+    class_archive.main()
+    assert fetched == ["delta.jars", "kafka.jars"]
+    assert capsys.readouterr().out == "archive\n"
+
+
 def test_a_spark_that_does_not_start_is_said(
     spark_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from tests.support.pages import CONF, PAGES, Block, blocks, compare, of, run_com
 SECRETS = {"KAFKA_USER": "reader", "KAFKA_PASSWORD": "secret"}
 LANGUAGES = {
     *("sh", "bash", "console", "yaml", "sql", "text", "python", "json", "properties"),
-    *("mysql", "postgresql", "tsql", "plpgsql", "ini"),
+    *("mysql", "postgresql", "tsql", "plpgsql", "ini", "dockerfile"),
 }
 BASE = [
     block
@@ -123,6 +123,14 @@ def test_the_example_configuration(tmp_path: Path) -> None:
 def test_files_of_other_platforms(block: Block) -> None:
     if not CONF.match(block.text):
         pages.check_platform(block)
+
+
+@pytest.mark.parametrize("block", of("dockerfile"), ids=str)
+def test_images(block: Block) -> None:
+    pages.check_image(block)
+    for wrong in ("CPY a b", "COPY dist/ingest.zip /tmp/", "RUN pip instal x", "RUN ingest vers"):
+        with pytest.raises(AssertionError):
+            pages.check_image(block._replace(text=wrong))
 
 
 @pytest.mark.parametrize("block", of("json"), ids=str)

@@ -8,6 +8,7 @@
 | `sql` | run on the demo, and finds something; a `text` block after it is what it printed |
 | `mysql`, `postgresql`, `tsql` | read as statements of that database |
 | `yaml` | a file of `conf/`: loaded; of another platform: its commands are parsed |
+| `dockerfile` | its steps are known, it copies what `make wheel` makes, extras are there |
 | `json`, `properties` | read |
 | `python` | run; `print(…)  # …` says what it prints |
 | `text` | what the block before it prints, or written by `pipelines.documentation` |
@@ -19,6 +20,7 @@ import csv
 import functools
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +55,14 @@ PROGRAMS: Mapping[str, Mapping[str, set[str]]] = {
     "pg_recvlogical": {"": {"-d", "--slot", "--create-slot", "--start", "-P", "-o", "-f"}},
     "docker": {"build": {"-t", "-f"}, "run": {"--rm", "-v", "-e", "-w"}, "push": set()},
     "kcat": {"": {"-b", "-t", "-C", "-J", "-o", "-e", "-c", "-q", "-F"}},
-    "pip": {"install": set(), "wheel": {"--no-deps", "--wheel-dir"}, "download": {"--dest"}},
+    "pip": {
+        "install": {"--no-cache-dir"},
+        "wheel": {"--no-deps", "--wheel-dir"},
+        "download": {"--dest"},
+    },
+    "apt-get": {"update": set(), "install": {"-y", "--no-install-recommends"}},
+    "useradd": {"": {"--uid", "--create-home"}},
+    "python": {"-m pipelines.platform.class_archive": {"-m"}},
     **{word: {"": {"-p", "-r", "-a"}} for word in ("mkdir", "cp", "cd", "rsync", "tar", "zip")},
     "curl": {"": {"-s", "-X", "-H", "-d"}},
     "spark-sql": {"": {"-e"}},
@@ -269,6 +278,22 @@ def check_platform(block: Block) -> None:
         for words in _word_lists(document):
             if words[0] == "ingest":
                 check_words(words[1:])
+
+
+def check_image(block: Block) -> None:
+    """See that an image is made of the wheel of today by commands that there are."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wheel = f"delta_cdc_ingest-{project['version']}-py3-none-any.whl"
+    for line in commands(block):
+        step, _, rest = line.partition(" ")
+        assert step in ("FROM", "RUN", "COPY", "USER"), f"no step of the pages: {line!r}"
+        if step == "COPY":
+            assert rest.split()[:-1] == [f"dist/{wheel}"], f"not made by `make wheel`: {line!r}"
+        for command in rest.split(" && ") if step == "RUN" else ():
+            check_shape(command)
+            for extras in re.findall(r"\.whl\[([\w,]+)\]", command):
+                assert wheel in command
+                assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
 
 def _word_lists(value: Any) -> Iterator[list[str]]:

@@ -65,6 +65,8 @@ MOST_BYTES = 1 << 30
 MOST_CONTENT = 128 << 20
 # Fewer tasks than files: to start a task costs as much as to read some hundred kilobytes.
 TASK_BYTES = 32 << 20
+_TELL_OF_THE_NEXT = 20
+"""Of so many files that were read last, the messages tell of those in the next."""
 _OF_A_FILE = re.compile(r"\[(PATH_NOT_FOUND|FAILED_READ_FILE)")
 """In what Spark says of a file that it cannot read."""
 _STAMPED = f"{COLUMNS}, ingested_at timestamp"
@@ -168,6 +170,29 @@ def _ordered(files: list[Listed], declared: Files) -> list[Listed]:
 def unread(warehouse: Warehouse, source: Source) -> int | None:
     """How many files bronze has not read; None where only Spark could list them, or they cannot be
     listed now. Raises SourceError where the log of files is damaged."""
+    new = _unread(warehouse, source, file_log(warehouse, source.name))
+    return None if new is None else len(new)
+
+
+def messages_to_read(warehouse: Warehouse, source: Source) -> int | None:
+    """About how many messages the files hold that bronze has not read: by what those that it read
+    last came to for their size. None where that is not known, as of the first files."""
+    log = file_log(warehouse, source.name)
+    new = _unread(warehouse, source, log)
+    if not new:
+        return None if new is None else 0
+    waits = log.pending.files if log.pending is not None else ()
+    read = sorted(set(log.files.values()) - set(waits), key=lambda file: file.ordinal)
+    last = read[-_TELL_OF_THE_NEXT:]
+    size = sum(file.size for file in last)
+    if not size or not warehouse.exists("bronze", "messages"):
+        return None
+    stored = files_in_bronze(warehouse, source.name)
+    messages = stored.where(F.col("ordinal").isin([file.ordinal for file in last])).count()
+    return round(sum(file.size for file in new) * messages / size) if messages else None
+
+
+def _unread(warehouse: Warehouse, source: Source, log: FileLog) -> list[Listed] | None:
     path = _declared(source).path
     if is_uri(path):
         return None
@@ -175,8 +200,7 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
         listed, _ = list_local(source.name, path, root=warehouse.root)
     except IngestError:
         return None
-    read = file_log(warehouse, source.name).files
-    return sum(file.path not in read for file in listed)
+    return [file for file in listed if file.path not in log.files]
 
 
 FILES = Transport(append, reach, sample, unread)

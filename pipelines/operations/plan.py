@@ -2,7 +2,8 @@
 
 What waits is looked up where it lies: files and topics beyond what bronze has read, messages of
 bronze that silver has not decoded, changes of silver that gold has not applied. How many events the
-first two come to is an estimate: by what the source's messages came to so far.
+first two come to is an estimate: by what the source's messages came to so far, and of files by how
+many messages those that were read last had for their size.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ingest.errors import IngestError
 from ingest.names import label_of, lowered
 from ingest.sql.silver import changes_per_message
 from ingest.sql.tables.alter import script
+from pipelines.bronze.files import messages_to_read
 from pipelines.bronze.transport import Waiting
 from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold import cadence
@@ -60,11 +62,13 @@ class Plan(NamedTuple):
 
 class Beyond(NamedTuple):
     """What a transport holds that bronze has not read: files, or messages, and these by partition
-    where it has some. None: not of this transport, or not to be told."""
+    where it has some. None: not of this transport, or not to be told. `expected`: about how many
+    messages that is, where nobody has counted those of files."""
 
     files: int | None
     messages: int | None
     partitions: Sequence[Waiting]
+    expected: int | None
 
 
 def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Plan:
@@ -93,9 +97,9 @@ def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Pla
         tables = list(_tables(warehouse, name, coming, progress_by_target=progress_by_target))
         estimate = _estimate(
             per_message.get(name),
-            messages=(waiting.messages or 0) + lag.get(name, 0),
+            new=waiting.expected,
+            to_decode=lag.get(name, 0),
             ready=sum(table.events for table in tables if table.action != "rest"),
-            known=waiting.files == 0 or waiting.messages is not None,
         )
         made.sources.append(
             ["source", name, *waiting[:2], lag.get(name, 0), estimate, coming.waits]
@@ -127,13 +131,16 @@ def beyond(warehouse: Warehouse, source: Source, failed: Failed) -> Beyond:
     try:
         if transport.waiting is not None:
             partitions = transport.waiting(warehouse, source)
-            return Beyond(None, sum(span.end - span.start for span in partitions), partitions)
+            count: int | None = sum(span.end - span.start for span in partitions)
+            return Beyond(None, count, partitions, count)
         count = unread_of(transport, warehouse, source)
-        return Beyond(None, count, ()) if source.files is None else Beyond(count, None, ())
+        if source.files is None:
+            return Beyond(None, count, (), count)
+        return Beyond(count, None, (), messages_to_read(warehouse, source))
     except Exception as error:
         # What one source meets is its own.
         failed(f"source {source.name}", error)
-        return Beyond(None, None, ())
+        return Beyond(None, None, (), None)
 
 
 def _events_per_message(warehouse: Warehouse) -> Mapping[str, tuple[int, int]]:
@@ -145,13 +152,14 @@ def _events_per_message(warehouse: Warehouse) -> Mapping[str, tuple[int, int]]:
 
 
 def _estimate(
-    so_far: tuple[int, int] | None, *, messages: int, ready: int, known: bool
+    so_far: tuple[int, int] | None, *, new: int | None, to_decode: int, ready: int
 ) -> int | None:
-    """The events that a run would apply, of so many messages that are not decoded and events that
-    are; None where it is not known how many messages are new, as of new files, or what the source's
-    messages come to."""
-    if not known:
+    """The events that a run would apply, of so many messages that are new or not decoded and events
+    that are; None where it is not known how many messages are new, as of the first files, or what
+    the source's messages come to."""
+    if new is None:
         return None
+    messages = new + to_decode
     if not messages:
         return ready
     if so_far is None or not so_far[1]:

@@ -87,9 +87,12 @@ def test_each_stage_is_foreseen(
         ],
     )
     assert project.ingest("silver").code == 0  # which reads nothing new from files
-    assert planned(project)["source"] == [{**source, "new_files": 1, "estimated_events": None}]
+    # One change came of one message so far, and these are the messages of so many bytes.
+    sizes = [(tmp_path / f"landing/shop{n}.jsonl").stat().st_size for n in (1, 2)]
+    expected = round(sizes[1] / sizes[0])
+    assert expected in (2, 3)
+    assert planned(project)["source"] == [{**source, "new_files": 1, "estimated_events": expected}]
     assert project.ingest("bronze").code == 0
-    # One change came of one message so far.
     assert planned(project)["source"] == [{**source, "to_decode": 3, "estimated_events": 3}]
     assert project.ingest("silver").code == 0
     coming = planned(project)
@@ -140,7 +143,7 @@ def test_messages_of_queues_are_no_files(
     where = {"files": {"path": "in/*.jsonl"}, "rabbitmq": QUEUE}
     source = Source.model_validate({"name": "till", transport: where[transport]})
     found = beyond(tables_in(NOWHERE), source, lambda _, error: told.append(str(error)))
-    assert found == (*held, ())
+    assert found == (*held, (), held[1])
     assert told == (["source till: nobody answers"] if unread is None else [])
 
 

@@ -19,7 +19,7 @@ from ingest.config.routes import route
 from ingest.config.settings import DdlPolicy, Settings
 from ingest.config.sources import Source
 from ingest.config.tables import TableOptions, Tables
-from ingest.config.yaml import Document, Place, dotted
+from ingest.config.yaml import Document, Place, Scopes, dotted
 from ingest.errors import Mistake
 from ingest.names import covers, fields_of, lowered, target_name
 from ingest.sql.metadata import gold_name
@@ -277,6 +277,7 @@ def masks_secret(
     *,
     root: Path,
     environ: Mapping[str, str],
+    scopes: Scopes | None,
 ) -> tuple[MaskSecret | None, list[Mistake]]:
     """The secret of the masks, where some need one, or the mistake that there is none."""
     needing = [
@@ -294,9 +295,10 @@ def masks_secret(
         if settings.mask_secret is None:
             raise ValueError(
                 "a mask by hash or tokens takes a secret; set `mask_secret` in ingest.yml to "
-                "`env:NAME` or `file:PATH`"
+                "`env:NAME`, `file:PATH` or `secret:SCOPE/KEY`"
             )
-        return found_secret(settings.mask_secret, environ=environ, root=root), []
+        found = found_secret(settings.mask_secret, environ=environ, root=root, scopes=scopes)
+        return found, []
     except ValueError as error:
         text = f"`{dotted(place)}`: {error}"
         return None, [Mistake(document.file, document.line(place), text)]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,11 +35,12 @@ from ingest.config.routes import Route, route
 from ingest.config.settings import URI, Settings, from_environment
 from ingest.config.sources import Source
 from ingest.config.tables import Tables
-from ingest.config.yaml import Document, Place, read
+from ingest.config.yaml import Document, Place, Scopes, read
 from ingest.errors import ConfigError, Mistake
 from ingest.wire.contract import Format
 
 Part = TypeVar("Part", bound=ConfigModel)
+Reading = Callable[[Path], tuple[Document, list[Mistake]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +86,12 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     formats: Mapping[str, Format] | None = None,
+    scopes: Scopes | None = None,
 ) -> Config:
     """Reads and checks the conf folder; raises ConfigError with every mistake in it.
 
     `overrides` are settings from the command line, nested like the file. `environ` is the process's
-    environment and `formats` the registry, unless given.
+    environment and `formats` the registry, unless given; `scopes` asks the platform for secrets.
     """
     folder = Path(conf)
     environ = os.environ if environ is None else environ
@@ -100,28 +103,25 @@ def load(
         raise ConfigError([Mistake(str(folder), None, _NO_FOLDER)])
     root = Path(os.path.abspath(folder)).parent
     mistakes = list(strays(folder))
+    reading = partial(read, environ=environ, scopes=scopes)
     settings = _settings(
-        folder / "ingest.yml", root=root, overrides=overrides or {}, environ=environ, to=mistakes
+        folder / "ingest.yml",
+        reading,
+        root=root,
+        overrides=overrides or {},
+        environ=environ,
+        to=mistakes,
     )
-    sources = _parts(folder / "sources", Source, environ=environ, to=mistakes)
-    tables = _parts(folder / "tables", Tables, environ=environ, to=mistakes)
+    sources = _parts(folder / "sources", Source, reading, to=mistakes)
+    tables = _parts(folder / "tables", Tables, reading, to=mistakes)
     if not sources:
         text = "expected at least one source, in a file like shop.yml; found none"
         mistakes.append(Mistake(str(folder / "sources"), None, text))
-    for document, _ in sources:
-        mistakes += format_mistakes(document, formats)
-    mistakes += same("name", sources)
-    mistakes += same("source", tables)
-    mistakes += strangers(tables, sources)
-    readable = [(document, part) for document, part in tables if part is not None]
-    for document, part in readable:
-        mistakes += [*shadowed(document, part), *wrong_targets(document, part, settings)]
-    mistakes += contested(readable)
-    by_source = {part.source: (document, part) for document, part in readable}
-    mistakes += at_odds(sources, by_source, formats)
+    by_source = {part.source: (document, part) for document, part in tables if part is not None}
+    mistakes += _between(sources, tables, by_source, settings=settings, formats=formats)
     secret = None
     if settings is not None:
-        secret, wrong = masks_secret(settings, tables, root=root, environ=environ)
+        secret, wrong = masks_secret(settings, tables, root=root, environ=environ, scopes=scopes)
         mistakes += wrong
     if mistakes or settings is None:
         raise ConfigError(sorted(mistakes, key=lambda m: (m.file, m.line or 0)))
@@ -136,6 +136,28 @@ def load(
             for name in by_name
         },
     )
+
+
+def _between(
+    sources: Sequence[tuple[Document, Source | None]],
+    tables: Sequence[tuple[Document, Tables | None]],
+    by_source: Mapping[str, tuple[Document, Tables]],
+    *,
+    settings: Settings | None,
+    formats: Mapping[str, Format],
+) -> Iterator[Mistake]:
+    """What is wrong between keys of a file, and between files, each of which is right by itself."""
+    for document, _ in sources:
+        yield from format_mistakes(document, formats)
+    yield from same("name", sources)
+    yield from same("source", tables)
+    yield from strangers(tables, sources)
+    readable = [(document, part) for document, part in tables if part is not None]
+    for document, part in readable:
+        yield from shadowed(document, part)
+        yield from wrong_targets(document, part, settings)
+    yield from contested(readable)
+    yield from at_odds(sources, by_source, formats)
 
 
 def _part(document: Document, model: type[Part], given: Any, *, to: list[Mistake]) -> Part | None:
@@ -153,12 +175,12 @@ def _part(document: Document, model: type[Part], given: Any, *, to: list[Mistake
 
 
 def _parts(
-    folder: Path, model: type[Part], *, environ: Mapping[str, str], to: list[Mistake]
+    folder: Path, model: type[Part], reading: Reading, *, to: list[Mistake]
 ) -> list[tuple[Document, Part | None]]:
     """Every file of `folder`, in order of name, as what it declares (None where it is wrong)."""
     parts = []
     for path in sorted(folder.glob("*.yml")):
-        document, wrong = read(path, environ=environ)
+        document, wrong = reading(path)
         to += wrong
         given = {} if document.value is None else document.value
         parts.append((document, _part(document, model, given, to=to) if document.parsed else None))
@@ -167,6 +189,7 @@ def _parts(
 
 def _settings(
     path: Path,
+    reading: Reading,
     *,
     root: Path,
     overrides: Mapping[str, Any],
@@ -174,9 +197,7 @@ def _settings(
     to: list[Mistake],
 ) -> Settings | None:
     """The settings of all layers, paths absolute; None where any is wrong."""
-    document, wrong = (
-        read(path, environ=environ) if path.exists() else (Document(str(path), None, {}), [])
-    )
+    document, wrong = reading(path) if path.exists() else (Document(str(path), None, {}), [])
     from_env, nearly = from_environment(environ)
     to += wrong + nearly
     written = {} if document.value is None else document.value

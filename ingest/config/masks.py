@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from ingest.config.spark_types import spark_column_type
+from ingest.config.yaml import Scopes, kept_secret
 
 MaskMode = Literal["hash", "null", "tokens"]
 _MODES: tuple[MaskMode, ...] = get_args(MaskMode)
-_REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)|file:(.+)")
+_REFERENCE = re.compile(
+    r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>.+)|secret:(?P<scope>[^/]+)/(?P<key>.+)"
+)
 _BLOCK = 64
 _SHORTEST = 16
 _EXPECTED = (
-    "expected where the secret is found, `env:NAME` or `file:PATH`, got something else (not shown "
-    "here, lest it be the secret itself)"
+    "expected where the secret is found, `env:NAME`, `file:PATH` or `secret:SCOPE/KEY`, got "
+    "something else (not shown here, lest it be the secret itself)"
 )
 
 
@@ -102,17 +105,25 @@ def reference(given: str) -> str:
     return given
 
 
-def found_secret(given: str, *, environ: Mapping[str, str], root: Path) -> MaskSecret:
+def found_secret(
+    given: str, *, environ: Mapping[str, str], root: Path, scopes: Scopes | None
+) -> MaskSecret:
     """The secret that a reference leads to; raises ValueError where it leads to none."""
     found = _REFERENCE.fullmatch(given)
     assert found is not None, "the settings have been checked"
-    if found[1]:
-        text = environ.get(found[1], "").encode()
-        place = f"the environment variable {found[1]}"
-    else:
-        place = f"the file {root / found[2]}"
+    if found["name"]:
+        text = environ.get(found["name"], "").encode()
+        place = f"the environment variable {found['name']}"
+    elif found["scope"]:
+        place = f"{found['scope']}/{found['key']} of the secret scopes"
         try:
-            text = (root / found[2]).read_bytes().rstrip(b"\r\n")
+            text = kept_secret(found["scope"], found["key"], scopes).encode()
+        except LookupError as error:
+            raise ValueError(f"expected a secret in {place}, got: {error}") from None
+    else:
+        place = f"the file {root / found['file']}"
+        try:
+            text = (root / found["file"]).read_bytes().rstrip(b"\r\n")
         except OSError as error:
             raise ValueError(f"expected a secret in {place}, got: {error.strerror}") from None
     if len(text) < _SHORTEST:

@@ -2,16 +2,17 @@
 
 The scalars are those of YAML 1.2's core schema: only `true`, `false`, `null`, `~` and numbers are
 not text (YAML 1.1 would read a table called `no` as false and `12:30` as 750). `${NAME}` and
-`${NAME:-default}` inside a value are taken from the environment after parsing, and `${file:PATH}`
-from a file, so what they hold can never change the structure; `$${` stands for a literal `${`. A
-value that is one unquoted `${…}` which turns out empty is null; a number may come from a variable,
-since numbers are also understood from text.
+`${NAME:-default}` inside a value are taken from the environment after parsing, `${file:PATH}` from
+a file and `${secret:SCOPE/KEY}` from a secret scope of the platform, so what they hold can never
+change the structure; `$${` stands for a literal `${`. A value that is one unquoted `${…}` which
+turns out empty is null; a number may come from a variable, since numbers are also understood from
+text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +20,16 @@ import yaml
 
 from ingest.errors import Mistake
 
+Scopes = Callable[[str, str], str]
+"""What a platform keeps under a scope and a key; raises LookupError with the reason where there is
+no such secret, or it is not for everybody."""
 Place = tuple[str | int, ...]
 """Keys and list positions that lead to a value: ("tables", 0, "keys")."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VARIABLE = re.compile(
-    r"\$\$\{|\$\{(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|file:(?P<file>[^}]+)\})?"
+    r"\$\$\{|\$\{(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|file:(?P<file>[^}]+)\}"
+    r"|secret:(?P<scope>[^}/]+)/(?P<key>[^}]+)\})?"
 )
 _LARGEST_SECRET = 64 * 1024
 _DEEPEST = 50
@@ -76,8 +81,10 @@ class Document(NamedTuple):
         return any(place[:end] in self.unresolved for end in range(len(place) + 1))
 
 
-def read(path: Path, *, environ: Mapping[str, str]) -> tuple[Document, list[Mistake]]:
-    """One file, and what is wrong with its YAML."""
+def read(
+    path: Path, *, environ: Mapping[str, str], scopes: Scopes | None = None
+) -> tuple[Document, list[Mistake]]:
+    """One file, and what is wrong with its YAML; without `scopes`, the platform has none."""
     file = str(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -86,10 +93,12 @@ def read(path: Path, *, environ: Mapping[str, str]) -> tuple[Document, list[Mist
         return _unreadable(file, line, "expected UTF-8 text, got other bytes")
     except OSError as error:
         return _unreadable(file, None, f"cannot be read: {error.strerror}")
-    return parse(file, text, environ=environ)
+    return parse(file, text, environ=environ, scopes=scopes)
 
 
-def parse(file: str, text: str, *, environ: Mapping[str, str]) -> tuple[Document, list[Mistake]]:
+def parse(
+    file: str, text: str, *, environ: Mapping[str, str], scopes: Scopes | None = None
+) -> tuple[Document, list[Mistake]]:
     """Like `read`, of text already at hand; `file` is only what mistakes call it."""
     try:
         beyond = _beyond(text)
@@ -105,9 +114,9 @@ def parse(file: str, text: str, *, environ: Mapping[str, str]) -> tuple[Document
         return _unreadable(file, line, f"not YAML: {error.reason}")
     except yaml.MarkedYAMLError as error:
         if error.problem == _NO_CHARACTER and (whole := _PAIR.sub(_paired, text)) != text:
-            return parse(file, whole, environ=environ)
+            return parse(file, whole, environ=environ, scopes=scopes)
         return _unreadable(file, *_said(error, text.splitlines() or [""]))
-    reader = _Reader(file, environ)
+    reader = _Reader(file, environ, scopes)
     value = reader.value(node, ()) if node is not None else None
     return Document(file, value, reader.lines, frozenset(reader.unresolved)), reader.mistakes
 
@@ -186,6 +195,13 @@ def _beyond(text: str) -> tuple[int, str] | None:
     return None
 
 
+def kept_secret(scope: str, key: str, scopes: Scopes | None) -> str:
+    """What the platform keeps; raises LookupError with the reason where that is nothing."""
+    if scopes is None:
+        raise LookupError("this platform has no secret scopes")
+    return scopes(scope, key)
+
+
 def _held(file: str) -> tuple[str, str | None]:
     """What a file with a secret holds, without the line break behind it, and what is wrong."""
     if not file.startswith("/"):
@@ -210,9 +226,10 @@ def _unreadable(file: str, line: int | None, text: str) -> tuple[Document, list[
 class _Reader:
     """Turns YAML nodes into values, noting lines and mistakes on the way."""
 
-    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, file: str, environ: Mapping[str, str], scopes: Scopes | None) -> None:
         self.file = file
         self.environ = environ
+        self.scopes = scopes
         self.lines: dict[Place, int] = {(): 1}
         self.mistakes: list[Mistake] = []
         self.unresolved: set[Place] = set()
@@ -291,8 +308,18 @@ class _Reader:
                 if wrong is not None:
                     self._wrong(node, f"`{found.group(0)}`: {wrong}", place)
                 return text
+            if found["scope"] is not None:
+                try:
+                    return kept_secret(found["scope"], found["key"], self.scopes)
+                except LookupError as error:
+                    text = f"expected a secret in the scope {found['scope']}, got: {error}"
+                    self._wrong(node, f"`{found.group(0)}`: {text}", place)
+                    return ""
             if name is None or (default is not None and "${" in default):
-                text = "expected ${NAME} or ${NAME:-default} (or ${file:PATH}; a literal ${ is $${)"
+                text = (
+                    "expected ${NAME} or ${NAME:-default} (or ${file:PATH}, or "
+                    "${secret:SCOPE/KEY}; a literal ${ is $${)"
+                )
                 self._wrong(node, text, place)
                 return found.group(0)
             # As in a shell, `:-` also stands in for a variable that is set but empty.

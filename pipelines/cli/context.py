@@ -48,12 +48,12 @@ class Invocation:
     def config(self) -> Config:
         """The configuration; raises ConfigError with every mistake in it."""
         from ingest.config.load import load
-        from pipelines.platform.secrets import without_any
+        from pipelines.platform.secrets import secret_scopes, without_any
 
         overrides: dict[str, Any] = {}
         if self.warehouse_folder is not None:
             overrides["warehouse"] = self.warehouse_folder
-        config = load(self.conf, overrides=overrides)
+        config = load(self.conf, overrides=overrides, scopes=secret_scopes())
         self.console.hide = partial(without_any, config=config)
         return config
 

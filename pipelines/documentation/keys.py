@@ -66,8 +66,9 @@ SETTINGS: Mapping[str, Key] = {
     "merge_threads": Key("How many gold tables are merged at the same time.", 16, 0),
     "mask_secret": Key(
         "Where the secret of the masks `hash` and `tokens` is found: `env:NAME`, an environment "
-        "variable, or `file:PATH`, a file; a relative path starts at the folder that holds the "
-        "conf folder. At least 16 bytes. The secret itself stands in no file of the configuration.",
+        "variable, `file:PATH`, a file (a relative path starts at the folder that holds the conf "
+        "folder), or `secret:SCOPE/KEY` of Databricks. At least 16 bytes. The secret itself "
+        "stands in no file of the configuration.",
         "env:MASK_PEPPER",
         "a pepper of one's own",
     ),

@@ -1,8 +1,10 @@
-"""Sentences without the secrets of the configuration: what a client or a server says of a failure
-may repeat what it was given."""
+"""Secrets that the platform keeps, and sentences without those of the configuration: what a client
+or a server says of a failure may repeat what it was given."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +12,28 @@ from typing import Any
 from ingest.addresses import LOGIN
 from ingest.config.load import Config
 from ingest.config.mistakes import SECRET
+from ingest.config.yaml import Scopes
+from pipelines.platform.failures import gist
 
 _PART = re.compile(r"=\s*[\"']?([^\s\"';]+)")
 _QUOTED = re.compile(r"""=\s*(["'])((?:(?!\1)[^\\]|\\.)*)\1""")
 """A value of a JAAS entry, in which a backslash takes the next character as it is."""
 _SHORTEST = 3
 HIDDEN = "[hidden]"
+
+
+def secret_scopes() -> Scopes | None:
+    """Asks the secret scopes of the platform, which only Databricks has; None elsewhere."""
+    return _of_databricks if "DATABRICKS_RUNTIME_VERSION" in os.environ else None
+
+
+def _of_databricks(scope: str, key: str) -> str:
+    try:
+        # https://docs.databricks.com/aws/en/dev-tools/databricks-utils: its place for wheels
+        runtime = importlib.import_module("databricks.sdk.runtime")
+        return str(runtime.dbutils.secrets.get(scope=scope, key=key))
+    except Exception as error:
+        raise LookupError(gist(error)) from None
 
 
 def without_secrets(text: str, options: Mapping[str, Any]) -> str:

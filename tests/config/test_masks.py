@@ -27,7 +27,14 @@ def config(folder: Path, entry: str, *, settings: str = "mask_secret: env:PEPPER
         file = folder / "conf" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return load(folder / "conf", environ=ENVIRON)
+    return load(folder / "conf", environ=ENVIRON, scopes=kept)
+
+
+def kept(scope: str, key: str) -> str:
+    """What a platform keeps in its secret scopes."""
+    if (scope, key) == ("masks", "pepper"):
+        return PEPPER
+    raise LookupError("no such secret")
 
 
 def mistakes(folder: Path, entry: str, *, settings: str = "mask_secret: env:PEPPER\n") -> str:
@@ -107,6 +114,10 @@ def test_masks_that_are_refused(tmp_path: Path, entry: str, expected: str) -> No
         ("mask_secret: env:NONE\n", "in the environment variable NONE, got none"),
         ("mask_secret: file:none\n", "none, got: No such file or directory"),
         ("mask_secret: file:short\n", "at least 16 bytes"),
+        (
+            "mask_secret: secret:masks/none\n",
+            "masks/none of the secret scopes, got: no such secret",
+        ),
     ],
 )
 def test_a_secret_that_is_not_there(tmp_path: Path, settings: str, expected: str) -> None:
@@ -117,7 +128,7 @@ def test_a_secret_that_is_not_there(tmp_path: Path, settings: str, expected: str
 
 def test_a_secret_in_the_settings_is_refused_and_not_repeated(tmp_path: Path) -> None:
     found = mistakes(tmp_path, "target: a", settings=f"mask_secret: {PEPPER}\n")
-    assert "`env:NAME` or `file:PATH`" in found and PEPPER not in found
+    assert "`env:NAME`, `file:PATH` or `secret:SCOPE/KEY`" in found and PEPPER not in found
 
 
 def test_a_secret_in_a_file(tmp_path: Path) -> None:
@@ -125,3 +136,9 @@ def test_a_secret_in_a_file(tmp_path: Path) -> None:
     found = config(tmp_path, "columns: {a: {mask: hash}}", settings="mask_secret: file:pepper\n")
     assert found.mask_secret == MaskSecret.of(PEPPER.encode())
     assert PEPPER not in repr(found)
+
+
+def test_a_secret_in_a_scope(tmp_path: Path) -> None:
+    settings = "mask_secret: secret:masks/pepper\n"
+    found = config(tmp_path, "columns: {a: {mask: hash}}", settings=settings)
+    assert found.mask_secret == MaskSecret.of(PEPPER.encode())

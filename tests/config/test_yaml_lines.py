@@ -170,6 +170,34 @@ def test_a_value_may_stand_in_a_file(tmp_path: Path) -> None:
     assert (wrong, document.value) == ([], {"a": "xp:'#\nq ${HOME}y"})
 
 
+def test_a_value_may_stand_in_a_secret_scope() -> None:
+    asked = []
+
+    def scopes(scope: str, key: str) -> str:
+        asked.append((scope, key))
+        return "p:'#${HOME}"
+
+    text = "a: x${secret:kafka-prod/shop.password}y\n"
+    document, wrong = parse("f.yml", text, environ={"HOME": "no"}, scopes=scopes)
+    assert (wrong, document.value) == ([], {"a": "xp:'#${HOME}y"})
+    assert asked == [("kafka-prod", "shop.password")]
+
+
+def test_a_secret_scope_that_gives_nothing_is_a_mistake() -> None:
+    def nothing(scope: str, key: str) -> str:
+        raise LookupError("no such scope")
+
+    for scopes, said in ((nothing, "no such scope"), (None, "this platform has no secret scopes")):
+        document, [mistake] = parse("f.yml", "a: ${secret:a/b}\n", environ={}, scopes=scopes)
+        assert str(mistake) == (
+            f"f.yml:1: `${{secret:a/b}}`: expected a secret in the scope a, got: {said}"
+        )
+        assert document.covers(("a",))
+    for text in ("${secret:a}", "${secret:/b}", "${secret:a/}"):
+        _, [mistake] = parse("f.yml", f"a: {text}\n", environ={}, scopes=nothing)
+        assert "or ${secret:SCOPE/KEY}" in mistake.text
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -13,12 +13,14 @@ Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-v
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ingest.addresses import wrong_address
 from ingest.errors import PlatformError
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 NAME = "delta-cdc-ingest"
 _VARIABLES = "OTEL_EXPORTER_OTLP_"
+_HEADER = re.compile(r"[ \t]*[!#-'*+\-.0-9A-Z^-z|~]+[ \t]*=[ !#-+\--:<-\[\]-~\t]*")
+"""A header as OpenTelemetry takes it (opentelemetry.util.re)."""
 _GAUGES = ("gauge", "info")
 
 Attributes = Mapping[str, str | int | float | bool]
@@ -46,10 +50,27 @@ class Telemetry(NamedTuple):
     meter: Meter
 
 
+def check_variables(environ: Mapping[str, str]) -> None:
+    """Raises PlatformError for what OpenTelemetry would not take and print whole: it may be a
+    secret, or have one in it."""
+    for name, text in environ.items():
+        if not name.startswith(_VARIABLES) or not text:
+            continue
+        parts = text.split(",") if name.endswith("HEADERS") else ()
+        if not all(_HEADER.fullmatch(part) for part in parts if part.strip()):
+            raise PlatformError(
+                f"{name}: expected name=value, with commas between several, got something else "
+                "(not shown)"
+            )
+        if name.endswith("ENDPOINT") and (wrong := wrong_address(text)):
+            raise PlatformError(f"{name}: expected an address like http://host:4318: {wrong}")
+
+
 def connected() -> Telemetry | None:
     """Where they go; None where nobody collects.
 
-    Raises PlatformError where the variables say where to, and OpenTelemetry is not installed.
+    Raises PlatformError where the variables say where to, and OpenTelemetry is not installed or
+    would not understand them.
     """
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     said = _said() and not disabled
@@ -64,6 +85,7 @@ def connected() -> Telemetry | None:
             f"{_VARIABLES}… says where to send spans and metrics, and OpenTelemetry is not "
             f"installed: pip install '{NAME}[otel]', or unset it"
         ) from None
+    check_variables(os.environ if said else {})
     own = version(NAME)
     if not said and not isinstance(trace.get_tracer_provider(), TracerProvider):
         # The library is there, and nobody has it at work.

@@ -12,12 +12,42 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.util.re import parse_env_headers
 
 from ingest.errors import PlatformError
 from pipelines.telemetry import otel
 from pipelines.telemetry.activity import Activity
 from pipelines.telemetry.metrics import families
 from tests.telemetry.test_metrics import HOSTILE, reading
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization: Bearer canary-4711"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x=1, canary-4711"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "token=canary-4711;x"),
+        ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "token=canary-4711\u00e9"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "me:canary-4711@collector:4318"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://me:canary-4711@collector:port"),
+    ],
+)
+def test_what_may_be_a_secret_is_refused_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(PlatformError, match=f"^{name}: expected ") as raised:
+        otel.connected()
+    assert "canary" not in f"{raised.value}{caplog.text}"
+
+
+@pytest.mark.parametrize(
+    "text", ["a=b", " a = b c , d=e==,", "authorization=Bearer%20x,x-scope=a/b:c", ""]
+)
+def test_headers_as_opentelemetry_reads_them(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    otel.check_variables({"OTEL_EXPORTER_OTLP_HEADERS": text})
+    parse_env_headers(text, liberal=True)
+    assert caplog.text == ""
 
 
 class Collected:

@@ -393,7 +393,7 @@ class TableLog:
         warehouse.create(
             self._layer,
             "_leases",
-            _COLUMNS,
+            COLUMNS,
             # Who takes one lease is in nobody's way who takes another.
             partitioned_by=["lease"],
             properties={"delta.isolationLevel": "Serializable"},
@@ -426,7 +426,7 @@ class TableLog:
         return row is not None and int(row[0]) == 1
 
 
-_COLUMNS = (
+COLUMNS = (
     ("lease", "string"),
     ("number", "bigint"),
     ("holder", "string"),

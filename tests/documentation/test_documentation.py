@@ -5,22 +5,28 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from sqlglot import parse_one
 
 from ingest.codes import Code
 from ingest.config.sources import TRANSPORTS
 from ingest.formats import FORMATS
+from ingest.sql.history.transactions import transactions
+from ingest.sql.history.view import FIRST, LAST
+from ingest.sql.metadata import METADATA
 from pipelines.documentation.__main__ import SCHEMAS, made
 from pipelines.documentation.codes import CURES
 from pipelines.documentation.columns import MEANINGS
 from pipelines.documentation.configuration import FILES, document, fields, printed, reference
 from pipelines.documentation.pages import names, table, written
 from pipelines.documentation.schema import schema
+from pipelines.platform.leases import COLUMNS as LEASES
 from tests.support.demo import ROOT
 from tests.support.pages import CONF, PAGES, Block, of
 
@@ -212,3 +218,30 @@ def test_only_what_stands_between_the_marks_is_written_anew() -> None:
 
 def test_a_cell_of_a_table_is_one_line() -> None:
     assert table(["a", "b"], [["1\n2", "x | y"]]) == "| a | b |\n| --- | --- |\n| 1 2 | x \\| y |"
+
+
+@pytest.mark.parametrize(
+    ("heading", "columns"),
+    [
+        ("### Views of silver", parse_one(transactions("t", change="pos")).named_selects),
+        (r"## gold.\<target\>", METADATA),
+        ("## _leases", [name for name, _ in LEASES]),
+    ],
+)
+def test_columns_that_no_table_of_the_code_has_are_named_by_hand(
+    heading: str, columns: Sequence[str]
+) -> None:
+    rows = of_tables(heading).partition("| column")[2]
+    first = re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(first)) == list(columns)
+
+
+def test_columns_of_history_are_named() -> None:
+    named = set(re.findall(r"`(\w+)`", of_tables(r"## history.\<target\>")))
+    assert set(FIRST + LAST) <= named
+
+
+def of_tables(heading: str) -> str:
+    """A section of the page on tables."""
+    page = (DOCS / "reference/tables.md").read_text(encoding="utf-8")
+    return re.split(r"\n#+ ", page.partition(f"\n{heading}\n")[2])[0]

@@ -34,8 +34,10 @@ docs: setup
 test: setup
 	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
+# Again what a browser is needed for, which is skipped where there is none.
 test-long: setup
-	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -m "slow or long"
+	@.ci/browser
+	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -m "slow or long or browser"
 
 # Against real database servers; what is not there and cannot be installed is skipped with one line.
 # INGEST_LIVE_SEEDS: how many loads are played on each; INGEST_LIVE_ROWS: rows of the large table.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from tests.support.browser import chromium
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -128,17 +130,29 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def a_browser() -> None:
+    """Skips what needs a browser where there is none."""
+    if chromium() is None:
+        pytest.skip("no Chromium is installed")
+
+
+NEEDS = {"spark": "spark", "kafka_broker": "kafka", "a_browser": "browser"}
+"""Markers of tests, by the fixtures that they have."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs Spark or Kafka by its fixtures, and puts the files that take longest first.
+    """Marks what needs Spark, Kafka or a browser by its fixtures, and puts the files that take
+    longest first.
 
     `-m 'not spark'` is the fast run.
     """
     slow: set[Path] = set()
     for item in items:
-        for fixture, marker in (("spark", "spark"), ("kafka_broker", "kafka")):
+        for fixture, marker in NEEDS.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
-                slow.add(item.path)
+                slow.update([item.path] if marker != "browser" else [])
 
     def turn(item: pytest.Item) -> int:
         name = item.path.stem

@@ -21,7 +21,7 @@ from pipelines.reporting import facts
 from pipelines.reporting.page import seconds, size
 from pipelines.reporting.plots import short
 from pipelines.terminal.console import Advance
-from tests.support.browser import Page, browser, chromium
+from tests.support.browser import Page, browser
 from tests.support.project import Project, canal, canal_ddl, project_in
 
 pytestmark = pytest.mark.slow
@@ -153,10 +153,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
 
 
 @pytest.fixture(scope="module")
-def page(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(a_browser: None, made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The report in a browser."""
-    if chromium() is None:
-        pytest.skip("no Chromium is installed")
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         opened.open(made.file)
         yield opened

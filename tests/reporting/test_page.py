@@ -17,7 +17,7 @@ from pipelines.reporting.checks import Finding, findings
 from pipelines.reporting.facts import Facts
 from pipelines.reporting.page import ago, example, page, seconds, size
 from tests.reporting.test_checks import checks
-from tests.support.browser import Page, browser, chromium
+from tests.support.browser import Page, browser
 from tests.support.html_page import ParsedPage
 
 PICTURE = Path(__file__).parents[2] / "docs/pictures/report.png"
@@ -193,9 +193,7 @@ def invented() -> tuple[Facts, list[Finding]]:
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if chromium() is None:
-        pytest.skip("no Chromium is installed")
+def window(a_browser: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 

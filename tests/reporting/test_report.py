@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.browser import Page, browser, chromium
+from tests.support.browser import Page, browser
 from tests.support.html_page import parsed
 from tests.support.project import Project, canal, canal_ddl, project_in
 
@@ -66,10 +66,8 @@ def file(filled: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(a_browser: None, file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The report in a browser."""
-    if chromium() is None:
-        pytest.skip("no Chromium is installed")
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.browser import Page, browser, chromium
+from tests.support.browser import Page, browser
 from tests.support.project import Project, canal, canal_ddl
 from tests.web.test_server import press, visit
 
@@ -99,7 +99,7 @@ def decide(page: Page, inbox: str, statement: str, *, verb: str, why: str) -> st
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
+@pytest.mark.usefixtures("a_browser")
 def test_a_button_brings_a_column_into_gold_and_another_keeps_one_there(tmp_path: Path) -> None:
     project = Project(tmp_path, lambda: ("", ""))
     project.write("conf/sources/shop.yml", SHOP)

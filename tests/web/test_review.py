@@ -15,7 +15,7 @@ from pipelines.ledger.store import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.web.review import LedgerReview
 from pipelines.web.server import Site, serving
-from tests.support.browser import browser, chromium
+from tests.support.browser import browser
 from tests.support.project import Project, canal, canal_ddl
 from tests.web.test_server import Client, press, visit
 
@@ -80,7 +80,7 @@ def test_decided_by_http(
     assert [name for name in row if not name.startswith("_")] == ["id", "name"]
 
 
-@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
+@pytest.mark.usefixtures("a_browser")
 def test_what_a_button_approves_too_early_the_next_run_carries_out(
     spark: SparkSession,
     tmp_path: Path,
@@ -127,7 +127,7 @@ def test_what_a_button_approves_too_early_the_next_run_carries_out(
     assert [(row["id"], row["stock"]) for row in rows] == [(1, None), (2, 5)]
 
 
-@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
+@pytest.mark.usefixtures("a_browser")
 def test_decided_in_a_browser(
     project: tuple[Project, Client], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from pipelines.cli.context import Invocation
 from pipelines.operations.listings import DDL
 from pipelines.web.review import Change, Inbox, fingerprint
 from pipelines.web.server import MOST_FORM, Site, own_names, serving
-from tests.support.browser import NavigatedError, Page, browser, chromium
+from tests.support.browser import NavigatedError, Page, browser
 from tests.support.project import Project
 
 PICTURE = Path(__file__).parents[2] / "docs/pictures/review.png"
@@ -339,7 +339,7 @@ CITY = entry(
 )
 
 
-@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
+@pytest.mark.usefixtures("a_browser")
 @pytest.mark.parametrize(("verb", "state"), [("approve", "applied"), ("reject", "rejected")])
 def test_both_buttons_decide(
     client: Client, review: Fake, tmp_path: Path, verb: str, state: str
@@ -355,7 +355,7 @@ def test_both_buttons_decide(
     assert review.decided == [(verb, "aa11", "ada", "agreed <b>")]
 
 
-@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
+@pytest.mark.usefixtures("a_browser")
 def test_pages_are_read_on_a_screen_and_on_a_phone(tmp_path: Path) -> None:
     """`SCREENS=write` takes the picture of docs/review.md anew."""
     changes = {change["id"]: change for change in (CITY, *Fake().changes.values())}

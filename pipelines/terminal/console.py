@@ -24,7 +24,7 @@ from click import style
 if TYPE_CHECKING:
     from pipelines.terminal.layout import Column, Line
 
-from pipelines.terminal.log import JsonLog, Level
+from pipelines.terminal.log import JsonLog, Level, json_line
 
 EXACT = 2**53
 """Above it, programs that hold numbers as doubles would round: such integers become text."""
@@ -223,7 +223,7 @@ class Console:
     def record(self, record: Mapping[str, Any]) -> None:
         """Print one thing: a JSON object, or its fields one below the other."""
         if self.json:
-            sys.stdout.write(orjson.dumps(json_value(record)).decode() + "\n")
+            sys.stdout.write(json_line(json_value(record)) + "\n")
             return
         from pipelines.terminal.layout import Column, Kind, fields_below
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -9,6 +10,15 @@ from typing import Any, Literal
 import orjson
 
 Level = Literal["info", "warning", "error"]
+
+
+def json_line(value: Any) -> str:
+    """`value` as JSON on one line, whoever splits it, and without what a terminal would obey: what
+    is not printable is spelled by its number."""
+    text = orjson.dumps(value).decode()
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 class JsonLog:
@@ -25,5 +35,5 @@ class JsonLog:
         record = {"time": time, "level": level, "message": message, **self.about, **known}
         # Who reads both streams of one terminal has them in order.
         sys.stdout.flush()
-        sys.stderr.write(orjson.dumps(record).decode() + "\n")
+        sys.stderr.write(json_line(record) + "\n")
         sys.stderr.flush()

@@ -11,6 +11,7 @@ from pipelines.cli.app import ingest, main
 from pipelines.cli.examples import commands
 from pipelines.terminal.console import Console, counted
 from pipelines.terminal.layout import Column
+from pipelines.terminal.log import JsonLog
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
@@ -112,6 +113,22 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 def test_programs_get_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     Console(json=True).record({HOSTILE: f"{HOSTILE}\n"})
     assert json.loads(capsys.readouterr().out) == {HOSTILE: f"{HOSTILE}\n"}
+
+
+@pytest.mark.parametrize(
+    "text", ["\x9b2J", "\x7f", "a\x85b", "a\u2028b\u2029", "\u202e", "\U000e0041"]
+)
+def test_a_line_of_json_is_one_line_and_no_terminal_obeys_it(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Programs get the same text; what ends a line or moves a cursor is spelled by its number."""
+    Console(json=True).record({text: [text, "tä🌾ble"]})
+    JsonLog().line("info", text)
+    out, err = capsys.readouterr()
+    [record], [line] = map(str.splitlines, (out, err))
+    assert record.isprintable() and line.isprintable() and "tä🌾ble" in record
+    assert json.loads(record) == {text: [text, "tä🌾ble"]}
+    assert json.loads(line)["message"] == text
 
 
 @pytest.mark.parametrize("formula", ['=HYPERLINK("//x")', "+1+cmd|' /C x'!A0", "-2+3", "@SUM(A1)"])

@@ -29,7 +29,7 @@ def secret_scopes() -> Scopes | None:
 
 def _of_databricks(scope: str, key: str) -> str:
     try:
-        # https://docs.databricks.com/aws/en/dev-tools/databricks-utils: its place for wheels
+        # https://databricks-sdk-py.readthedocs.io/en/latest/dbutils.html
         runtime = importlib.import_module("databricks.sdk.runtime")
         return str(runtime.dbutils.secrets.get(scope=scope, key=key))
     except Exception as error:

@@ -31,6 +31,17 @@ RESTLESS = {
     "spark.speculation.quantile": "0.1",
     "spark.speculation.minTaskRuntime": "200ms",
 }
+# Executors end once they have had nothing to do, and others come for what is next.
+AS_NEEDED = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "4s",
+    "spark.dynamicAllocation.executorIdleTimeout": "4s",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "4s",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.initialExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "2",
+}
 
 
 def messages(count: int, *, seed: int) -> list[dict[str, Any]]:
@@ -146,6 +157,23 @@ def test_a_cluster_has_the_tables_of_one_machine(
     check_rows(spark, here, there)
     mine = here.folder / "warehouse"
     assert changes(spark, tables / "cdc_silver.db") == changes(spark, mine / "silver")
+
+
+@pytest.mark.long
+def test_executors_come_and_go_as_they_are_needed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there = projects(tmp_path, capsys, count=100, checkpoints="checkpoints")
+    with cluster(there.folder) as running:
+        conf = ("--conf", str(there.folder / "conf"))
+        code, printed = running.submit(*conf, "run", settings=AS_NEEDED).wait()
+        assert code == 0, printed[-4000:]
+        # Each has a folder; two at most were there at once.
+        begun = list(there.folder.glob("worker*/app-*/*"))
+        assert len(begun) > 2, begun
+    check_rows(spark, here, there)
+    silvers = (there.folder / "tables" / "cdc_silver.db", here.folder / "warehouse" / "silver")
+    assert changes(spark, silvers[0]) == changes(spark, silvers[1])
 
 
 @pytest.mark.long

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 class Key(NamedTuple):
     """One key: what it says, an example and a wrong value, both as YAML has them.
 
-    `schema` is its JSON Schema, and `default` its default, where the model has what the key becomes,
-    not what may be written. `since`: the version that first knew it.
+    `schema` is its JSON Schema, and `default` its default, where the model has what the key
+    becomes, not what may be written. `since`: the version that first knew it.
     """
 
     text: str

@@ -352,7 +352,7 @@ def sql(call: Invocation, query: str, write: bool) -> None:
 @click.option(
     "--statements",
     metavar="HOW",
-    help="auto, one_partition or every_partition: which partitions get a truncate.",
+    help="auto, one_partition or every_partition: which partitions a truncate empties, by arrival.",
 )
 @click.option(
     "--limit",

@@ -389,10 +389,9 @@ SOURCE: Mapping[str, Key] = {
         "timestamp",
     ),
     "statements": Key(
-        "By arrival, which partitions a truncate or schema change reaches: those of the whole "
-        "topic, "
-        "where the producer sends it to `one_partition`, or its own, where it sends a copy to "
-        "`every_partition`.",
+        "By arrival, which partitions of a topic a truncate empties: all, where the producer sends "
+        "it to `one_partition`, or its own, where it sends a copy to `every_partition`. `auto` "
+        "goes by the message: TiCDC sends copies.",
         "every_partition",
         "all",
     ),

@@ -27,7 +27,7 @@ from pipelines.bronze import file_log
 from pipelines.bronze import files as bronze_files
 from pipelines.bronze.file_log import Listed
 from pipelines.bronze.files import _Reader
-from pipelines.bronze.listing import list_local
+from pipelines.bronze.listing import list_local, list_uri
 from pipelines.bronze.records import Unreadable
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
@@ -125,10 +125,10 @@ def test_a_run_without_anything_new_starts_no_job(
     put(landing / "a.jsonl", b"a0\n", modified=1)
     source = files(landing / "*.jsonl")
     assert ingest_source(tables, source).messages == 1
-    jobs = spark._jsc.sc().dagScheduler().numTotalJobs()  # type: ignore[attr-defined]
+    jobs = spark._jsc.sc().dagScheduler().numTotalJobs()
     commit = version(tables)
     assert ingest_source(tables, source) == Bronze("shop", 0)
-    assert spark._jsc.sc().dagScheduler().numTotalJobs() == jobs  # type: ignore[attr-defined]
+    assert spark._jsc.sc().dagScheduler().numTotalJobs() == jobs
     assert version(tables) == commit
 
 
@@ -428,10 +428,9 @@ def test_a_uri_is_read_through_spark(tables: Warehouse, landing: Path) -> None:
     # What is gone or cannot be read takes no other with it, nor does it stop the source.
     put(landing / "d [1].jsonl", b"d0\n", modified=4)
     put(landing / "e.jsonl", b"e0\n", modified=5)
-    listing = bronze_files.list_uri
 
     def listed_before(*about: Any) -> list[Listed]:
-        found = listing(*about)
+        found = list_uri(*about)
         (landing / "d [1].jsonl").unlink(missing_ok=True)
         return found
 

@@ -33,6 +33,7 @@ from ingest.files.record import Record as IngestRecord
 from pipelines.bronze import kafka as bronze_kafka
 from pipelines.bronze.by_offset.source import Partition, Span
 from pipelines.bronze.kafka import waiting
+from pipelines.bronze.kafka_topics import topics_of
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze, Sampling, Waiting
 from pipelines.bronze.transports import transport_of
@@ -491,7 +492,7 @@ def test_topics_come_and_go_by_what_is_declared(kafka: str, tables: Warehouse) -
     produce(kafka, "b12.old", [Record(b"4", partition=1), Record(b"5", partition=1)])
     produce(kafka, "b12.new", [Record(b"0"), Record(b"1")])
     # A run that has seen the new topic and rested goes on to follow it.
-    more = {"min_offsets_per_batch": 100, "max_delay": "1 hour"}
+    more: dict[str, Any] = {"min_offsets_per_batch": 100, "max_delay": "1 hour"}
     resting = topics(kafka, topics_pattern=r"b12\.[on].*", **more)
     assert ingest_source(tables, resting).messages == 0
     age_out(kafka, "b12.old", 1, partition=1)
@@ -568,8 +569,14 @@ def test_what_is_lost_before_the_first_batch_is_done(kafka: str, tables: Warehou
 def test_offsets_without_messages_are_no_loss(kafka: str, tables: Warehouse) -> None:
     """Transactions, one of them given up, and a topic that is compacted meanwhile."""
     create_topic(kafka, "b9.tx")
-    always = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.01", "delete_retention_ms": "0"}
-    create_topic(kafka, "b9.compact", cleanup_policy="compact", **always)
+    create_topic(
+        kafka,
+        "b9.compact",
+        cleanup_policy="compact",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.01",
+        delete_retention_ms="0",
+    )
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": "b9"})
     producer.init_transactions(60)
     for body, end in ((b"no", "abort"), (b"a", "commit"), (b"b", "commit")):
@@ -596,7 +603,7 @@ def test_offsets_without_messages_are_no_loss(kafka: str, tables: Warehouse) -> 
 
 
 def await_offset(kafka: str, topic: str, offset: int) -> None:
-    held = bronze_kafka.topics_of(_kafka(kafka, topic, "read_committed"))
+    held = topics_of(_kafka(kafka, topic, "read_committed"))
     deadline = time.monotonic() + 30
     while held.spans()[Partition(topic, 0)].following < offset:
         assert time.monotonic() < deadline
@@ -605,7 +612,7 @@ def await_offset(kafka: str, topic: str, offset: int) -> None:
 
 def await_compaction(kafka: str, topic: str) -> None:
     """Sends on until the broker has taken away older messages of a key; the newest is b"8"."""
-    held = bronze_kafka.topics_of(_kafka(kafka, topic, "read_uncommitted"))
+    held = topics_of(_kafka(kafka, topic, "read_uncommitted"))
     deadline = time.monotonic() + 60
     while True:
         following = held.spans()[Partition(topic, 0)].following
@@ -618,7 +625,7 @@ def await_compaction(kafka: str, topic: str) -> None:
 
 def _kafka(servers: str, topic: str, isolation: str) -> Kafka:
     options = {"isolation.level": isolation}
-    return Kafka(bootstrap_servers=servers, topics=[topic], options=options)
+    return Kafka(bootstrap_servers=servers, topics=(topic,), options=options)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -145,7 +146,7 @@ def test_a_queue_hands_out_nothing_while_bronze_cannot_be_written(
 def test_a_queue_hands_out_nothing_that_there_is_no_room_to_keep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draining.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
     with pytest.raises(OSError, match="No space left on device"):
         landing(tmp_path, []).prepare()
 

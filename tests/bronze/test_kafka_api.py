@@ -89,7 +89,7 @@ def test_messages_as_they_were_sent(kafka: str, codec: str) -> None:
     create_topic(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka, "compression.type": codec, "linger.ms": 50})
     for number in range(50):
-        headers: list[tuple[str, bytes | None]] = [("名", b"\xff"), ("none", None)]
+        headers: list[tuple[str, str | bytes | None]] = [("名", b"\xff"), ("none", None)]
         producer.produce(topic, b"v" * number, b"k", headers=headers, timestamp=1000 + number)
     producer.produce(topic, None, timestamp=1)
     producer.flush(30)

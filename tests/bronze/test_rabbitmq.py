@@ -155,7 +155,7 @@ def test_retention_that_passed_what_was_not_read(rabbit: RabbitServer, tables: W
     assert offsets[:2] == [0, 1] and all(offset > last for offset in offsets[2:])
 
 
-SENTENCES = (
+SENTENCES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"virtual_host": "nope"}, "has no virtual host 'nope' for 'reader'"),
     ({"queues": None, "super_stream": "r5"}, "has no stream r5-0 in virtual host '/'"),
     (
@@ -179,8 +179,8 @@ def test_what_cannot_be_reached_is_one_sentence(rabbit: RabbitServer, tables: Wa
     rabbit.declare("r5")
     rabbit.declare("r5.classic", {})
     for change, sentence in SENTENCES:
-        declared = {"servers": rabbit.address, "user": "reader", "password": PASSWORDS["reader"]}
-        declared |= {"queues": ["r5"], **change}  # type: ignore[dict-item]
+        login = {"servers": rabbit.address, "user": "reader", "password": PASSWORDS["reader"]}
+        declared = {**login, "queues": ["r5"], **change}
         source = Source.model_validate({"name": "shop", "rabbitmq": declared})
         with pytest.raises(PlatformError) as error:
             ingest_source(tables, source)
@@ -222,7 +222,7 @@ def test_no_password_is_left_behind(
 
     client = _client(_declared(source))
     messages = stream(spark, client, checkpoint=str(warehouse / "none"))
-    jvm = messages._jdf.queryExecution()  # type: ignore[operator]
+    jvm = messages._jdf.queryExecution()
     assert secret.decode() not in jvm.logical().treeString() + jvm.toString()
     files = [file for file in warehouse.rglob("*") if file.is_file()]
     if session.LOG is not None:

@@ -70,7 +70,7 @@ def inner(body: bytes, pairs: Mapping[str, str]) -> bytes:
     return struct.pack(">i", len(rest) + 4) + rest
 
 
-def message(body: bytes, **changed: object) -> Stored:
+def message(body: bytes, **changed: Any) -> Stored:
     whole = Stored("shop", 3, 40, 1_700_000_000_123, body, {})
     return whole._replace(**changed)
 

@@ -516,7 +516,8 @@ def test_inspect_keeps_what_a_topic_was_captured_with(project: Project) -> None:
 def test_inspect_places_captured_lines_as_a_run_does(project: Project) -> None:
     """A line without coordinates is of its file, whatever header its sender gave it."""
     message = json.dumps(canal("items", "INSERT", PEN, es=5, id_=7))
-    lines = [{"payload": message}, {"payload": message, "headers": ["ingest.file", "0 other"]}]
+    forged = {"payload": message, "headers": ["ingest.file", "0 other"]}
+    lines: list[dict[str, Any]] = [{"payload": message}, forged]
     paths = [str(project.land(f"{name}.kcat", lines)) for name in "ab"]
     rows = project.ingest("inspect", "--framing", "kcat", "--json", *paths).records
     assert [row["pos"][7:9] for row in rows if row["kind"] == "change"] == [

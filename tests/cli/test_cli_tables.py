@@ -154,7 +154,7 @@ def test_status(project: Project) -> None:
     late = {row["target"]: row["late"] for row in project.ingest("sql", query, "--json").records}
     nothing = {"rejected": 0, "parked": False, "error": None, "pending_ddl": 0}
     pos = [0, 1, T0, 1, 0, 0, 0, 0, 0, 0, 1]
-    table = {
+    table: dict[str, Any] = {
         "kind": "table",
         "source": "shop",
         "rows_of_old_epochs": 0,
@@ -586,8 +586,8 @@ def test_a_parked_table_is_named_and_code_1(
     assert f"table shop_items is parked: {error}\n" in answer.err
     table = answer.records[1]
     assert (table["table"], table["error"]) == ("shop_items", error)
-    [_, row] = project.ingest("status", "--json").records
-    assert (row["table"], row["rows"], row["parked"], row["error"]) == (
+    [_, found] = project.ingest("status", "--json").records
+    assert (found["table"], found["rows"], found["parked"], found["error"]) == (
         *("shop_items", 0, True),
         error,
     )

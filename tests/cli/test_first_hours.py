@@ -372,7 +372,7 @@ def move_the_point(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     behind it comes in as another number. A decimal that is text comes in as it is."""
 
     def account(place: int, table: str = "accounts", **more: Any) -> dict[str, Any]:
-        source = {"connector": "mysql", "db": "bank", "table": table, "file": "b.1"}
+        source: dict[str, Any] = {"connector": "mysql", "db": "bank", "table": table, "file": "b.1"}
         source |= {"ts_ms": T0 + place, "pos": place, "row": 0, "snapshot": "false"}
         return {"source": source, "ts_ms": T0 + place, **more}
 
@@ -424,13 +424,13 @@ def move_the_point(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 
     # A column was string when its widening came: made anew it is typed, and widened by policy.
     fund = {"before": None, "op": "c"}
-    altered = account(6, "funds", ddl="ALTER TABLE funds MODIFY units bigint", databaseName="bank")
+    widened = account(6, "funds", ddl="ALTER TABLE funds MODIFY units bigint", databaseName="bank")
     named = account(8, "funds", ddl="ALTER TABLE funds ADD name varchar(9)", databaseName="bank")
     project.land(
         "bank-4.jsonl",
         [
             account(5, "funds", **fund, after={"id": 1, "units": 7}),
-            altered,
+            widened,
             account(7, "funds", **fund, after={"id": 2, "units": 9 * 10**9}),
             named,
             account(9, "funds", **fund, after={"id": 3, "units": None, "name": "bond"}),

@@ -35,7 +35,8 @@ def test_what_is_written_decodes_the_sample(sample: Path, tmp_path: Path) -> Non
     config = load(tmp_path / "conf", environ={})
     source = config.sources["shop"]
     rows = list(inspect([str(sample)], source=source))
-    before = list(inspect([str(sample)], framing=source.files and source.files.framing))
+    framing = source.files.framing if source.files is not None else None
+    before = list(inspect([str(sample)], framing=framing))
     # A format that is named refuses with another code.
     at = [[row["offset"] for row in found if row["error_code"]] for found in (rows, before)]
     assert at[0] == at[1]

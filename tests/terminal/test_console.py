@@ -67,7 +67,11 @@ def test_a_table_too_wide_for_the_terminal_is_blocks_of_what_there_is(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "20")
-    rows = [["a" * 30, None, ""], [None, 0, "b" * 30], [None, None, None]]
+    rows: list[list[str | int | None]] = [
+        ["a" * 30, None, ""],
+        [None, 0, "b" * 30],
+        [None, None, None],
+    ]
     Console(json=False).rows(["first", "number", "text"], rows)
     assert capsys.readouterr().out.split("\n\n") == [
         f"first  {'a' * 30}",

@@ -41,7 +41,9 @@ AFTER = [
         "items",
         "INSERT",
         {"id": "3", "price": "2.00", "stock": "9"},
-        **{"es": T0 + 4, "id_": 5, "types": {n: TYPES[n] for n in ("id", "price", "stock")}},
+        es=T0 + 4,
+        id_=5,
+        types={name: TYPES[name] for name in ("id", "price", "stock")},
     ),
     canal_ddl("items", LATER, es=T0 + 5, id_=6),
 ]

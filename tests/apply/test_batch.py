@@ -103,7 +103,7 @@ def test_late_truncates_are_two_questions_at_most(
 
     monkeypatch.setattr("pipelines.apply.scd2.versions_below", below)
     watermarks = Watermarks(applied=(applied,) if applied is not None else None)
-    known = {(950,): None} if applied == 950 else {}
+    known: dict[tuple[int, ...], int | None] = {(950,): None} if applied == 950 else {}
     versions = replace(
         batch(watermarks=watermarks),
         mode="scd2",

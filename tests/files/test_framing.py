@@ -350,12 +350,13 @@ def test_the_codecs_that_fastavro_does_not_write_here(codec: str) -> None:
     import pyarrow as pa
 
     plain = b"".join(map(datum, ORDERS))
-    block = {
+    blocks: dict[str, Callable[[], bytes]] = {
         "snappy": lambda: (
             pa.compress(plain, codec="snappy", asbytes=True) + zlib.crc32(plain).to_bytes(4, "big")
         ),
         "zstandard": lambda: zstandard.ZstdCompressor().compress(plain),
-    }[codec]()
+    }
+    block = blocks[codec]()
     found = read(assembled(codec, [(len(ORDERS), block)]), "avro_container")
     assert [record.value for record in found] == [datum(order) for order in ORDERS]
     if codec == "snappy":

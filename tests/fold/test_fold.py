@@ -160,7 +160,9 @@ class Deferred:
         self, op: str, before: list[str] | None, after: list[str] | None, transaction: str
     ) -> None:
         number = len(self.changes)
-        image = None if after is None else {"id": after[0], "v": after[1]}
+        image: dict[str, str | None] | None = None
+        if after is not None:
+            image = {"id": after[0], "v": after[1]}
         self.changes.append(
             Change(
                 op=op,

@@ -274,7 +274,7 @@ def test_39_the_last_half_of_a_key_swap_takes_no_other_row() -> None:
 
 def test_49_a_snapshot_after_the_stream_folds_only_what_a_delete_names() -> None:
     def event(op: str, number: int, key: int, phase: int = 1) -> Change:
-        image = None if op == "delete" else {"id": str(key)}
+        image: dict[str, str | None] | None = None if op == "delete" else {"id": str(key)}
         pos = (0, phase, number, 0, 0, 0, 0, 0, number, 0, 1)
         return Change(op, pos, "t", (str(key),), image=image, digest=number)
 

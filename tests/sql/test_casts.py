@@ -79,13 +79,15 @@ CASES = [
 def zone(spark: SparkSession, request: pytest.FixtureRequest) -> str:
     """The session's zone, on which nothing depends."""
     before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
     spark.conf.set("spark.sql.session.timeZone", request.param)
     request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", before))
     return str(request.param)
 
 
 def test_each_text_is_what_it_says_or_a_misfit(spark: SparkSession, zone: str) -> None:
-    found, expected = [], []
+    found: list[str] = []
+    expected: list[tuple[str, str, str | None]] = []
     for type_, text, wanted in CASES:
         value = f"v{len(expected)}"
         cast = typed(value, type_, ZONE)

@@ -28,6 +28,7 @@ def test_times_of_a_snapshot_are_in_the_source_zone(
     spark: SparkSession, session: str, value: str, from_: str, to: str, expected: object
 ) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
     spark.conf.set("spark.sql.session.timeZone", session)
     try:
         found = as_target("v", from_, to, zone="Asia/Shanghai")

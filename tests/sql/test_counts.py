@@ -11,7 +11,7 @@ from ingest.sql.ledger import columns_sent, entries, statements
 from ingest.sql.rejects import listings
 
 CHANGES = "SELECT * FROM silver.cdc WHERE kind = 'change'"
-OF_TABLE = {("a", None, "s", "it's"): 3}
+OF_TABLE: dict[tuple[str | None, ...], int] = {("a", None, "s", "it's"): 3}
 COLUMNS = ("id", "code", "value")
 LISTED = listings.narrowed(
     [

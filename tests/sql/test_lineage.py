@@ -492,7 +492,7 @@ def test_a_row_of_a_snapshot_has_the_columns_of_when_it_was_read(
 ) -> None:
     """An incremental one is read amid the stream, and stands below it."""
     swap: list[ColumnChange] = [RenameColumn(*names) for names in ("a_", "ba", "_b")]
-    again = [DropColumn("c"), AddColumn("c", "string")]
+    again: list[ColumnChange] = [DropColumn("c"), AddColumn("c", "string")]
     places = [(*at(number)[:-1], 1) for number in range(7)]
     projection = Projection(
         keys=("id",),

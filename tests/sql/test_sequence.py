@@ -24,6 +24,7 @@ ASCENDING = {
 @pytest.mark.parametrize("type_", ASCENDING)
 def test_what_is_more_comes_later(spark: SparkSession, type_: str, ansi: str) -> None:
     before = spark.conf.get(ANSI)
+    assert before is not None
     spark.conf.set(ANSI, ansi)
     try:
         texts = ", ".join(map(sql_text, ASCENDING[type_]))

@@ -62,15 +62,15 @@ def test_a_registry_below_a_path(server: RegistryServer) -> None:
 @pytest.mark.parametrize(
     ("access", "sent"),
     [
-        ({"user": "reader", "password": "p:ß"}, "Basic cmVhZGVyOnA6w58="),
-        ({"token": "t.o.k"}, "Bearer t.o.k"),
-        ({"user": "reader", "password": "x", "token": "t.o.k"}, "Bearer t.o.k"),
-        ({}, None),
+        (Access("", user="reader", password="p:ß"), "Basic cmVhZGVyOnA6w58="),
+        (Access("", token="t.o.k"), "Bearer t.o.k"),
+        (Access("", user="reader", password="x", token="t.o.k"), "Bearer t.o.k"),
+        (Access(""), None),
     ],
 )
-def test_who_asks(server: RegistryServer, access: dict[str, str], sent: str | None) -> None:
+def test_who_asks(server: RegistryServer, access: Access, sent: str | None) -> None:
     server.has(7, POINT)
-    Registry(Access(server.url, **access)).schema(7)
+    Registry(access._replace(url=server.url)).schema(7)
     assert server.asked == [Asked("/schemas/ids/7", sent)]
 
 

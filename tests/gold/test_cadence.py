@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from ingest.config.cadence import Cadence
 from ingest.config.routes import Route
 from pipelines.gold import cadence
 from pipelines.gold import run as gold
+from pipelines.gold.advance import advance
 from pipelines.operations.status import turn_told
 from pipelines.runs import run
 from pipelines.targets.progress import Progress, micros_of
@@ -89,7 +89,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(cadence, "now", clock.now)
     return clock
@@ -229,7 +229,7 @@ def test_a_run_that_goes_on_takes_it_up_when_its_turn_comes(
     comes("item", "other")
     assert project.ingest("run").code == 0
     merged: list[tuple[str, float]] = []
-    advance, one_pass = gold.advance, run.Run._pass
+    one_pass = run.Run._pass
     passes = iter(range(99))
 
     def advanced(ledger: Any, batch: Any, *about: Any, **more: Any) -> Any:

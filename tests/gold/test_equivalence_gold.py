@@ -123,7 +123,7 @@ def configure(root: Path, name: str, wires: Sequence[str], *, order: str) -> Non
     options: dict[str, Any] = {}
     for wire in wires:
         options |= WIRES[wire].options
-    columns = COLUMNS | ADDED
+    columns = {**COLUMNS, **ADDED}
     source = {
         "name": name,
         "files": {"path": f"landing/{name}/*.jsonl", "framing": "kcat", "order": "path"},

@@ -39,8 +39,7 @@ def _change(table: str, op: str, number: int, n: str, *, id_: int = 1) -> dict[s
     types = {"id": "int", "n": "varchar(9)", "x": "varchar(9)"}
     row = {"id": str(id_), "n": n, "x": "x"}
     old = {"n": "0"} if op == "UPDATE" else None
-    given = {"es": T0 + number * 1000, "id_": number, "types": types}
-    return canal(table, op, row, old=old, **given)
+    return canal(table, op, row, es=T0 + number * 1000, id_=number, old=old, types=types)
 
 
 def _rows(project: Project, query: str) -> list[dict[str, Any]]:

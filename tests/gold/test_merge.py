@@ -128,6 +128,7 @@ def abroad(spark: SparkSession) -> Iterator[SparkSession]:
     """The session in a zone that has an hour twice, as a platform's own may be: nothing depends on
     it."""
     before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     # Outside UTC Delta reads its whole log again at each commit, to compare it with its checksum.
     spark.conf.set(VERIFIED, "false")

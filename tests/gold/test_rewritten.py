@@ -230,7 +230,7 @@ def _waiting(project: Project) -> dict[str, list[str]]:
 
 
 def _fails_for(target: str) -> Any:
-    from pipelines.gold.advance import try_again
+    from pipelines.gold.shared_keys import try_again
 
     def failing(ledger: Any, route: Any, *about: Any, **more: Any) -> Any:
         if route.target == target:

@@ -295,6 +295,9 @@ def test_a_renamed_column_has_the_type_that_messages_told_before() -> None:
     lines = lineage(
         [((5,), RenameColumn("ID", "pid"), False), ((6,), RenameColumn("pid", "no"), False)]
     )
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
     told = (ColumnType("id", "bigint", "bigint"), ColumnType("n", "int", "int"))
 
     def types(*listed: tuple[ColumnType, ...]) -> dict[str, str]:
@@ -302,9 +305,6 @@ def test_a_renamed_column_has_the_type_that_messages_told_before() -> None:
         found = types_of_today(feed)
         return {column.name: column.type for each in found for column in each}
 
-    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
-    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
-    assert way is not None
     assert types(told) == {"id": "bigint", "n": "int", "pid": "bigint", "no": "bigint"}
     assert types(told, (ColumnType("no", "int", "int"),))["no"] == "int"
     assert types() == {}

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config.load import load
+from ingest.sql.tables.alter import statements
 from pipelines.gold import approvals
 from pipelines.ledger import alter
 from pipelines.ledger.store import Ledger
@@ -198,7 +199,7 @@ def test_columns_that_are_swapped_are_swapped_once(
     """Killed between and after the three statements; the next decision does the rest."""
     for table, done in SWAPPED.items():
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(alter, "statements", dying(alter.statements, done))
+            patch.setattr(alter, "statements", dying(statements, done))
             project.ingest("ddl", "approve", entry(project, table)["id"])
         again = project.ingest("ddl", "approve", entry(project, table)["id"])
         assert again.code == 0, again.err
@@ -337,8 +338,8 @@ def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
     def row(**after: Any) -> dict[str, Any]:
         return {"op": "r" if "c" in after else "c", "before": None, "after": after}
 
-    statement = {"databaseName": "shop", "ddl": ADD.format("t"), "tableChanges": []}
-    project.land("1.jsonl", [sent(10, **row(id=1)), sent(20, **statement)])
+    statement = sent(20, databaseName="shop", ddl=ADD.format("t"), tableChanges=[])
+    project.land("1.jsonl", [sent(10, **row(id=1)), statement])
     assert project.ingest("run").code == 0
     project.land("2.jsonl", [sent(30, "incremental", **row(id=2, c=5))])
     assert project.ingest("run").code == 0

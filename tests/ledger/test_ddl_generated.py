@@ -41,7 +41,7 @@ def _parts(way: str, table: Altering) -> list[list[dict[str, Any]]]:
 
 def _approve_all(project: Project, ways: tuple[str, ...]) -> list[str]:
     """Approve until nothing waits; what was answered when something did not work."""
-    wrong = []
+    wrong: list[str] = []
     for _ in range(4):
         entries = project.ingest("ddl", "list", "--json").records
         ids = [

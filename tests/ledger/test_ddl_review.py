@@ -814,6 +814,7 @@ CASES: dict[str, Case] = {
                     6,
                     put(
                         {"select.from": INT, "order": INT},
+                        ("id",),
                         id=2,
                         a="y",
                         **{"select.from": 8, "order": 9},

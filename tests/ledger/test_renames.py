@@ -6,7 +6,7 @@ import pytest
 
 from ingest.ddl.changes import RenameTable
 from ingest.names import SourceTable
-from pipelines.ledger.entries import Entry
+from pipelines.ledger.entries import Entry, Status
 from pipelines.ledger.renames import renames, taken_again
 
 
@@ -14,7 +14,7 @@ def table(name: str) -> SourceTable:
     return SourceTable("shop", "shop", None, name)
 
 
-def renamed(old: str, new: str, at: int, status: str = "applied") -> Entry:
+def renamed(old: str, new: str, at: int, status: Status = "applied") -> Entry:
     return Entry(
         id=f"{old}-{new}",
         table=table(old),

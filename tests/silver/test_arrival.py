@@ -104,13 +104,15 @@ def test_a_new_epoch_repeats_offsets(
         answer = project.ingest("run")
         assert answer.code == 0, answer.err
 
-    first = [("INSERT", 1, None), ("UPDATE", 2, {"x": "1"})]
-    second = [("UPDATE", 3, {"x": "2"}), ("UPDATE", 4, {"x": "3"})]
-    for epoch, sent in enumerate((first, second)):
+    sent: list[list[tuple[str, int, dict[str, str | None] | None]]] = [
+        [("INSERT", 1, None), ("UPDATE", 2, {"x": "1"})],
+        [("UPDATE", 3, {"x": "2"}), ("UPDATE", 4, {"x": "3"})],
+    ]
+    for epoch, told in enumerate(sent):
         changes = [
             _rose(table, op, x, es=10 * epoch + n, old=old)
             for table in ("rows", "versions", "images")
-            for n, (op, x, old) in enumerate(sent)
+            for n, (op, x, old) in enumerate(told)
         ]
         moved = {"id": "9", "x": "4"}
         types = {"id": "int", "x": "int"}

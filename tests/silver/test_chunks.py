@@ -177,7 +177,7 @@ class Farm:
 def test_across_batches_runs_and_crashes(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project = Project(tmp_path, lambda: tuple(capsys.readouterr()))
+    project = Project(tmp_path, capsys.readouterr)
     farm = Farm(project, spark)
     a, b, c = ob_shards("one", 3)
     farm.land(a, b)

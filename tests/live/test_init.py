@@ -19,7 +19,7 @@ Start = Callable[[str], AbstractContextManager[Server]]
 
 @pytest.fixture
 def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
-    return Project(tmp_path, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    return Project(tmp_path, capsys.readouterr)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_gold_is_what_the_server_holds(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    project = Project(tmp_path, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    project = Project(tmp_path, capsys.readouterr)
     wanted = connectors.POSTGRESQL if kind == "postgresql" else connectors.MYSQL
     with ExitStack() as stack:
         server = stack.enter_context(start(kind))

@@ -55,7 +55,7 @@ def test_a_large_table_under_load_ends_equal(
     capsys: pytest.CaptureFixture[str],
     pytestconfig: pytest.Config,
 ) -> None:
-    project = Project(tmp_path, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    project = Project(tmp_path, capsys.readouterr)
     connector = connectors.POSTGRESQL[0]
     table = f"gold.shop_{volume.TABLE}"
     with ExitStack() as stack:
@@ -126,7 +126,8 @@ def _batches(project: Project) -> list[Batch]:
 def _written(commit: Path) -> float:
     """When a commit of Delta Lake was written."""
     lines = map(json.loads, commit.read_text(encoding="utf-8").splitlines())
-    return next(line["commitInfo"]["timestamp"] for line in lines if "commitInfo" in line) / 1000
+    millis = next(line["commitInfo"]["timestamp"] for line in lines if "commitInfo" in line)
+    return float(millis) / 1000
 
 
 def _report(batches: list[Batch], transactions: int) -> str:

@@ -42,7 +42,7 @@ tables:
 """,
     "till": "source: till\ntables: [{from: '*', target: 'till_{table}'}]\n",
 }
-STATEMENTS = (
+STATEMENTS: tuple[list[str], ...] = (
     ["ALTER TABLE item ADD COLUMN note varchar(20)"],
     ["ALTER TABLE item DROP COLUMN note", "ALTER TABLE item DROP COLUMN name"],
     [],

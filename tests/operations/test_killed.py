@@ -75,7 +75,7 @@ def _land(project: Project, name: str, messages: list[Any], first: int) -> None:
 
 def _project(folder: Path, capsys: pytest.CaptureFixture[str]) -> Project:
     """With the first messages in all tables, the second waiting."""
-    project = Project(folder, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    project = Project(folder, capsys.readouterr)
     project.write("conf/sources/shop.yml", SOURCE)
     _land(project, "1.jsonl", BEFORE, 0)
     assert project.ingest("run").code == 0

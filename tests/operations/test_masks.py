@@ -31,7 +31,8 @@ OPTIONS = {
 }
 CANARY = ("ada@home.example", "eve@home.example", "Ada Canary", "Eve Canary", "5550199")
 OWN = ("_pos", "_event_time", "_valid_from", "_valid_to", "_current", "_deleted_at", "_source")
-DAYS = (
+Person = tuple[int, str | None, str, int | None, str]
+DAYS: tuple[list[tuple[str, int, Person | None, Person | None]], ...] = (
     [
         ("c", 10, None, (1, "ada@home.example", "Ada Canary", 5550199, "Bern")),
         ("c", 20, None, (2, "eve@home.example", "Eve Canary", 5550199, "Rome")),
@@ -61,9 +62,7 @@ DAYS = (
 NAMES = ("id", "email", "name", "phone", "city")
 
 
-def message(
-    op: str, pos: int, before: tuple[Any, ...] | None, after: tuple[Any, ...] | None
-) -> str:
+def message(op: str, pos: int, before: Person | None, after: Person | None) -> str:
     """One change as Debezium sends it without a schema."""
     images = (dict(zip(NAMES, row, strict=True)) if row else None for row in (before, after))
     source = {"connector": "mysql", "db": "db", "table": "person", "file": "bin.1", "pos": pos}

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from ingest.decode.batches import decode
 from pipelines.gold import retyping
+from pipelines.gold.refold import overwrite_rows
 from tests.support.project import Project, canal
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -338,11 +339,10 @@ def test_a_target_of_images_is_made_anew_once(
     assert project.ingest("run").code == 0
     assert len(open_(project)) == 4
     made: list[str] = []
-    overwrite = retyping.overwrite_rows
 
     def noting(reconstruction: Any, rows: str) -> None:
         made.append(reconstruction.target)
-        overwrite(reconstruction, rows)
+        overwrite_rows(reconstruction, rows)
 
     monkeypatch.setattr(retyping, "overwrite_rows", noting)
     monkeypatch.setattr(retyping, "MOST", 2)

@@ -155,10 +155,10 @@ def test_secrets_are_nowhere(
 
     # Bronze, and a message that could not be read, are as they were received; nothing else is.
     kept = held(*(tmp_path / "warehouse" / layer for layer in ("gold", "_checkpoints")))
-    shown = project.ingest("--json", "sql", "SELECT ddl, error FROM silver.cdc").out
+    selected = project.ingest("--json", "sql", "SELECT ddl, error FROM silver.cdc").out
     listed = project.ingest("ddl", "list").out + (tmp_path / "report.html").read_text()
     for password in OF_STATEMENTS:
-        for where in (kept, shown, listed):
+        for where in (kept, selected, listed):
             at = where.find(password)
             assert at == -1, where[max(0, at - 300) : at + 100]
-    assert shown.count("***") >= len(STATEMENTS)
+    assert selected.count("***") >= len(STATEMENTS)

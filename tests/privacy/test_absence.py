@@ -241,13 +241,17 @@ def test_a_proof_that_was_killed_behind_silvers_vacuum_is_one_all_the_same(
         done.append(f"looked for {texts}")
         return 4, 9, []
 
+    def write(_: object, row: Erasure) -> Erasure:
+        noted.append(row)
+        return row
+
     monkeypatch.setattr(absence, "_vacuum", vacuum)
     monkeypatch.setattr(absence, "_forget_log", lambda *_: None)
     monkeypatch.setattr(absence, "_looked_through", looked)
     monkeypatch.setattr(absence, "_messages_left", lambda *_: [])
     monkeypatch.setattr(absence, "drop_older", lambda *_: [])
     monkeypatch.setattr(absence, "_earlier", lambda *_: set())
-    monkeypatch.setattr(record, "write", lambda _, row: noted.append(row) or row)
+    monkeypatch.setattr(record, "write", write)
     history: Any = SimpleNamespace(
         warehouse=SimpleNamespace(local=True, exists=lambda *_: True), target="person"
     )

@@ -37,7 +37,7 @@ def several(
     return {**message, "data": list(data), "old": list(old) if old else None}
 
 
-def person(id_: int, name: str, mail: str, due: str = "1.00") -> dict[str, str | None]:
+def person(id_: int, name: str, mail: str, due: str = "1.00") -> dict[str, str]:
     return {"id": str(id_), "name": name, "mail": mail, "due": due}
 
 

@@ -63,7 +63,7 @@ def stock(op: str, at: int, **values: Any) -> dict[str, Any]:
     return {**message, "mysqlType": STOCKED} if "stock" in values else message
 
 
-SHOP = [
+SHOP: list[list[dict[str, Any] | str]] = [
     [
         *(item("INSERT", n, id=str(n)) for n in range(1, 8)),
         item("INSERT", 10, id="11", price="much"),
@@ -92,7 +92,7 @@ SHOP = [
         item("INSERT", HOUR + 3, id="50", name="other"),
     ],
 ]
-DEPOT = [
+DEPOT: list[list[dict[str, Any] | str]] = [
     [
         *(stock("INSERT", n, id=str(n)) for n in range(1, 5)),
         canal_ddl("stock", "ALTER TABLE stock ADD COLUMN stock int", es=T0 + 9, id_=10),

@@ -6,6 +6,7 @@ import contextlib
 import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -250,8 +251,7 @@ def test_a_missing_library_is_one_sentence(
 ) -> None:
     from pipelines.reporting import page as module
 
-    found = module.find_spec
-    monkeypatch.setattr(module, "find_spec", lambda n: None if n == "pygal" else found(n))
+    monkeypatch.setattr(module, "find_spec", lambda n: None if n == "pygal" else find_spec(n))
     answer = project.ingest("report")
     assert (answer.code, answer.err) == (
         2,

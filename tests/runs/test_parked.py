@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.gold import run as gold
+from pipelines.gold.advance import advance
 from pipelines.runs import rests, run
 from tests.support.project import Project, canal
 
@@ -45,7 +46,7 @@ def test_it_is_tried_again_at_growing_intervals(
     # Another mode than the table has parks it.
     project.write("conf/tables/shop.yml", TABLES)
     clock, tried, looked = [0.0], [], []
-    advance, merge_source, one_pass = gold.advance, gold._merge_source, run.Run._pass
+    merge_source, one_pass = gold._merge_source, run.Run._pass
 
     def advanced(ledger: Any, batch: Any, *about: Any, **more: Any) -> Any:
         if batch.route.target == "shop_item":
@@ -79,8 +80,8 @@ def test_it_is_tried_again_at_growing_intervals(
     [parked] = [line for line in log if "shop_item is parked" in line["message"]]
     assert (parked["level"], parked["source"], parked["target"]) == ("error", "shop", "shop_item")
     # Each target that was brought forward is a line, with the batch of silver that it has now.
-    merged = [line for line in log if line["message"] == "gold shop_other: 1 change"]
-    batches = [line["batch"] for line in merged]
+    lines = [line for line in log if line["message"] == "gold shop_other: 1 change"]
+    batches = [line["batch"] for line in lines]
     assert batches == sorted(set(batches)) and len(batches) == PASSES
     metrics = (tmp_path / "ingest.prom").read_text()
     for line in (

@@ -52,7 +52,8 @@ def test_a_run_is_a_row(
     item = canal("item", "INSERT", ITEM, es=now - 60_000, id_=1)
     misfit = canal("item", "INSERT", {**ITEM, "id": "2", "price": "dear"}, es=now, id_=2)
     project.write("conf/sources/shop.yml", f"{FILES[:-2]}, framing: kcat}}\n")
-    sent = enumerate((item, misfit, "no message"))
+    messages: list[dict[str, Any] | str] = [item, misfit, "no message"]
+    sent = enumerate(messages)
     project.land("1.jsonl", [_captured(each, n, at=now - 600_000) for n, each in sent])
     assert project.ingest("run").code == 0
     [first] = rows()

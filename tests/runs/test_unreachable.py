@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 from ingest.config.load import load
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.transport import Bronze
+from pipelines.gold import settled
 from pipelines.gold.run import Merged
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 from pipelines.runs import rests, run, sources, targets
 from pipelines.runs.rests import FIRST_REST, LONGEST_REST, Rests
 from pipelines.runs.run import Run
+from pipelines.silver import projects
 from pipelines.terminal.console import Console
 
 DEAD = PlatformError("source dead: no broker answers")
@@ -143,7 +145,7 @@ def test_a_source_whose_note_could_not_be_written_is_tried_again(
             at_work._stop.ask()
 
     at_work = _run(tmp_path)
-    monkeypatch.setattr(sources.projects, "take", take)
+    monkeypatch.setattr(projects, "take", take)
     monkeypatch.setattr(sources, "ingest_source", ingest_source)
     monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(run, "record_run", lambda *_: False)
@@ -165,8 +167,8 @@ def test_a_parked_target_is_tried_at_growing_intervals(
     clock, state, tried = [0.0], ["a"], []
     parked = SimpleNamespace(status="parked")
     progress = {("shop", "items"): parked}
-    nothing = dict.fromkeys(Merged._fields, 0)
-    why = Merged(**{**nothing, "target": "items", "source": "shop", "error": "no key"})
+    nothing = (0, 0, 0, 0, 0, 0, 0)
+    why = Merged("items", "shop", *nothing, seconds=0.0, error="no key", contract=None)
 
     def merge(*_: Any, resting: Any, **__: Any) -> list[Merged]:
         tried.append((clock[0], sorted(resting)))
@@ -188,7 +190,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
         ("state", lambda *_: state[0]),
         ("remember", lambda *_, **__: None),
     ):
-        monkeypatch.setattr(targets.settled, name, given)
+        monkeypatch.setattr(settled, name, given)
 
     def compact() -> None:
         clock[0] += 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -156,10 +157,8 @@ def test_who_asks_by_http_is_answered() -> None:
 def test_a_run_that_goes_on_writes_the_file_at_intervals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pipelines.cli import watching as module
-
     clock = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     file = tmp_path / "ingest.prom"
     written = []
     with watching(Console(json=True), metrics=str(file), listen=None) as watch:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import DataPointT, InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -67,9 +67,7 @@ class Collected:
         data = self.reader.get_metrics_data()
         assert data is not None
         return {
-            metric.name: [
-                (point.value, dict(point.attributes)) for point in metric.data.data_points
-            ]
+            metric.name: [_number(point) for point in metric.data.data_points]
             for resource in data.resource_metrics
             for scope in resource.scope_metrics
             for metric in scope.metrics
@@ -78,6 +76,11 @@ class Collected:
     def close(self) -> None:
         self._traces.shutdown()
         self._metrics.shutdown()
+
+
+def _number(point: DataPointT) -> tuple[float, dict[str, Any]]:
+    assert isinstance(point, NumberDataPoint)
+    return point.value, dict(point.attributes or {})
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def _serve(target: Path) -> None:
 
     os.environ["JAVA_HOME"] = str(find_java())
     jars = fetch(Path(session.__file__).parent / "delta.jars")
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         **{name: session.SETTINGS[name] for name in _DELTA},
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.memory": "4g",

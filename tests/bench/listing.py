@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.bronze.listing import Listed
+from pipelines.bronze.file_log import Listed
 from tests.bench.figures import Bench, Figure, ratio
 from tests.bench.processes import measured
 from tests.support.s3_server import KEYS, settings

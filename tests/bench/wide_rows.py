@@ -44,7 +44,7 @@ def _micros(name: str, columns: int, values: int) -> float:
     rows = sum(decoded.num_rows for decoded in run_(iter([batch])))
     spent = time.process_time() - began
     assert rows >= batch.num_rows
-    return spent / (batch.num_rows * columns) * 1e6
+    return spent / float(batch.num_rows * columns) * 1e6
 
 
 def _batch(messages: Sequence[bytes]) -> pa.RecordBatch:

@@ -44,7 +44,8 @@ class Altering:
                 self._send("DELETE", self.rows.pop(key))
 
     def _insert(self, key: int) -> None:
-        self.rows[key] = {"id": key} | {c: self._value(c) for c in self.columns if c != "id"}
+        values = {name: self._value(name) for name in self.columns if name != "id"}
+        self.rows[key] = {"id": key, **values}
         self._send("INSERT", self.rows[key])
 
     def _update(self) -> None:
@@ -132,7 +133,9 @@ class Altering:
                 self.name,
                 type_,
                 _texts(row),
-                **{"es": T0 + 1000 * number, "id_": number, "types": dict(self.columns)},
+                es=T0 + 1000 * number,
+                id_=number,
+                types=dict(self.columns),
                 old=None if old is None else _texts(old),
             )
         )

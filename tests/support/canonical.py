@@ -71,9 +71,11 @@ OF_ENVELOPES = (
     "other tags, safeSourcePosition, the database's version, processTimestamps",
 )
 """What a message says besides its change, which only bronze keeps."""
-KNOWN = (*OF_VALUES, ZERO_DATES, ABSENT, JSON_NULL, LARGE_NULLS, NO_OPS, *OF_PRODUCERS)
-KNOWN += (*OF_ENVELOPES, "repeats of a table without a key")
-KNOWN += ("a change that is made again within a millisecond",)
+KNOWN = (
+    *(*OF_VALUES, ZERO_DATES, ABSENT, JSON_NULL, LARGE_NULLS, NO_OPS, *OF_PRODUCERS),
+    *(*OF_ENVELOPES, "repeats of a table without a key"),
+    "a change that is made again within a millisecond",
+)
 LARGE = ("text", "blob", "json")
 """Types of large objects."""
 

@@ -168,8 +168,9 @@ def completed(message: dict[str, Any]) -> dict[str, Any]:
 def _described(struct: dict[str, Any], value: dict[str, Any]) -> list[dict[str, Any]]:
     kinds = {bool: "boolean", int: "int64", str: "string"}
     known = {field["field"] for field in struct["fields"]}
-    return struct["fields"] + [
+    added = (
         {"type": kinds.get(type(item), "string"), "optional": True, "field": name}
         for name, item in value.items()
         if name not in known
-    ]
+    )
+    return [*struct["fields"], *added]

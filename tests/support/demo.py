@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -35,7 +36,7 @@ def play(folder: Path) -> Demo:
     printed = {}
     with _inside(folder):
         for step in script.STEPS:
-            printed[step] = _printed(lambda step=step: script.play(step))
+            printed[step] = _printed(partial(script.play, step))
     return Demo(folder, printed)
 
 

@@ -169,6 +169,6 @@ class Farm:
         return {**row, "id": key}
 
     def _tell(self, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
-        sides = [None if row is None else dict(row) for row in (before, after)]
+        before, after = (None if row is None else dict(row) for row in (before, after))
         number = len(self.log) + 1
-        self.log.append(Change(op, dict(self.columns), *sides, number=number))
+        self.log.append(Change(op, dict(self.columns), before, after, number=number))

@@ -208,7 +208,7 @@ def together(logs: Sequence[Database], chance: random.Random) -> Database:
         logged = waiting[place].pop(0)
         number = len(merged.changes)
         numbers[place][logged.number] = number
-        sides = [_moved(side, place) for side in (logged.before, logged.after)]
+        sides = _moved(logged.before, place), _moved(logged.after, place)
         transaction = logged.transaction * len(logs) + place
         merged.changes.append(LoggedChange(logged.op, number, *sides, logged.partial, transaction))
     for place, log in enumerate(logs):

@@ -43,6 +43,7 @@ def arm(point: str) -> None:
     """Patch the product so that it ends at `point`."""
     from pipelines.bronze import files as bronze_files
     from pipelines.bronze.file_log import FileLog
+    from pipelines.bronze.records import by_path
     from pipelines.gold import approvals
     from pipelines.gold import run as gold
     from pipelines.ledger import alter
@@ -51,21 +52,24 @@ def arm(point: str) -> None:
 
     if point == "registered":
         FileLog.register = _then(FileLog.register, lambda *_: True)  # type: ignore[method-assign]
-    elif point == "appending":
-        bronze_files.by_path = _killing(os.getpid(), bronze_files.by_path)
     elif point in ("appended", "decoded"):
         layer = "bronze" if point == "appended" else "silver"
         Warehouse.append = _then(  # type: ignore[method-assign]
             Warehouse.append, lambda _self, _frame, of, _table: of == layer
         )
     else:
-        module, name = {
-            "merged": (gold, "record_progress"),
-            "decided": (approvals, "complete"),
-            "altered": (alter, "_restore"),
-            "rebuilt": (rebuild, "record_progress"),
+        module, name, instead = {
+            "appending": (bronze_files, "by_path", _killing(os.getpid(), by_path)),
+            "merged": (gold, "record_progress", _end),
+            "decided": (approvals, "complete", _end),
+            "altered": (alter, "_restore", _end),
+            "rebuilt": (rebuild, "record_progress", _end),
         }[point]
-        setattr(module, name, lambda *_: die())
+        setattr(module, name, instead)
+
+
+def _end(*_: Any) -> None:
+    die()
 
 
 def _killing(driver: int, reading: Callable[..., Any]) -> Callable[..., Any]:

@@ -155,7 +155,9 @@ class Laboratory:
     def begin_again(self) -> None:
         """Know of the tables only what they hold, as another process does."""
         self._spark.catalog.clearCache()
-        self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        jvm = self._spark._jvm
+        assert jvm is not None
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         self.warehouse = Warehouse(self.config, self._spark)
 
     def rows(self, target: str) -> list[Row]:

@@ -96,7 +96,7 @@ def _of_types(row: dict[str, Any]) -> list[str]:
         if wanted is not None:
             if value.__class__ is not wanted:
                 found.append(f"{column.name} is {value!r}")
-            elif wanted is int and not -(2**63) <= value < 2**63:
+            elif isinstance(value, int) and not -(2**63) <= value < 2**63:
                 found.append(f"{column.name} does not fit: {value}")
         elif not value:
             found.append(f"{column.name} is empty, not null")

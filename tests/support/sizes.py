@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from ingest.decode.source import SourceDecoder
 from ingest.wire.contract import Message
-from tests.support.encoders import WIRES, Change
+from tests.support.changes import Change
+from tests.support.encoders import WIRES
 from tests.support.messages import reader_of
 from tests.support.wires import message_of
 from tests.support.wires import reader_of as reader_of_wire

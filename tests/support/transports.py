@@ -68,7 +68,11 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
-        self.declared = {"path": f"{folder}/*.json", "framing": "whole", "order": "path"}
+        self.declared: Mapping[str, Any] = {
+            "path": f"{folder}/*.json",
+            "framing": "whole",
+            "order": "path",
+        }
 
     def send(self, values: Sequence[bytes]) -> None:
         for value in values:
@@ -93,7 +97,7 @@ class Kafka:
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self._broker, self._topic = broker, topic
-        self.declared = {
+        self.declared: Mapping[str, Any] = {
             "bootstrap_servers": broker.listener("SASL_PLAINTEXT"),
             "topics": [topic],
             "max_offsets_per_batch": 200,
@@ -138,7 +142,7 @@ class Rabbit:
     def __init__(self, server: RabbitServer, queue: str, kind: str) -> None:
         self._server, self._queue = server, queue
         self.again = kind == "stream"
-        self.declared = {
+        self.declared: Mapping[str, Any] = {
             "servers": server.address,
             "user": "reader",
             "password": PASSWORDS["reader"],
@@ -182,7 +186,7 @@ class Rocket:
 
     def __init__(self, server: Server, topic: str) -> None:
         self._server, self._topic = server, topic
-        self.declared = {
+        self.declared: Mapping[str, Any] = {
             "name_servers": server.name_server,
             "topics": [topic],
             "access_key": READER.access_key,

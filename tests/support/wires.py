@@ -10,8 +10,9 @@ from ingest.decode.source import SourceDecoder
 from ingest.decode.spec import decode_spec
 from ingest.events import DECODED
 from ingest.wire.contract import Message
+from tests.support.changes import DB, TABLE, Change
 from tests.support.encoded_cells import ZONE
-from tests.support.encoders import DB, TABLE, WIRES, Change
+from tests.support.encoders import WIRES
 
 NAMES = tuple(column.name for column in DECODED)
 

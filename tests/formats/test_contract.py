@@ -25,7 +25,8 @@ from ingest.formats import FORMATS
 from ingest.formats.detect import recognised
 from ingest.position import HALF, OFFSET, PHASE, ROW, S1, SNAPSHOT, SOURCE_PART, STREAM, STREAMED
 from ingest.wire.contract import Message
-from tests.support.encoders import WIRES, Change
+from tests.support.changes import Change
+from tests.support.encoders import WIRES
 from tests.support.messages import POISON, golden, is_json, reader_of, samples, with_wrong_parts
 from tests.support.silver_promises import NAMES, broken
 from tests.support.wires import as_dicts, message_of
@@ -306,7 +307,7 @@ def test_snapshots_lie_below_the_stream(name: str) -> None:
         assert all(pos[0] == SNAPSHOT for pos in snapshots)
 
 
-def golden_changes(name: str) -> Iterator[dict[str, object]]:
+def golden_changes(name: str) -> Iterator[dict[str, Any]]:
     for source, message in golden(name):
         for row in as_dicts(SourceDecoder(decode_spec(source)).rows(message, source.epoch)):
             if row["kind"] == "change":

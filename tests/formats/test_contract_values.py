@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ingest.formats import FORMATS
 from tests.support.canonical import ABSENT, KNOWN, OF_VALUES, lost_by, text_of
-from tests.support.encoders import WIRES, Change
+from tests.support.changes import Change
+from tests.support.encoders import WIRES
 from tests.support.wires import read
 
 LEAP = datetime(2024, 2, 29, 23, 59, 59, tzinfo=UTC)
@@ -143,8 +144,8 @@ def test_a_value_that_was_null_before_is_null_before(wire: str) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_changed_key_is_known_on_both_sides(wire: str) -> None:
     columns = {"id": "bigint unsigned", "label": "varchar(200)"}
-    rows = ({"id": 2**64 - number, "label": "rye"} for number in (2, 1))
-    [found] = read(wire, Change("update", columns, *rows))
+    before, after = ({"id": 2**64 - number, "label": "rye"} for number in (2, 1))
+    [found] = read(wire, Change("update", columns, before, after))
     assert (found["key_before"], found["key"]) == (
         {"id": "18446744073709551614"},
         {"id": "18446744073709551615"},

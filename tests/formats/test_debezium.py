@@ -17,8 +17,9 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium.envelope import Source
-from ingest.formats.debezium.json import FORMAT, decoder, recognise
+from ingest.formats.debezium.json import FORMAT, decoder
 from ingest.formats.debezium.order import crowded, order_of
+from ingest.formats.debezium.topics import recognise
 from ingest.values import jsontext
 from ingest.wire.contract import Decoder, FormatOptions, Message
 
@@ -183,8 +184,10 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-NAMES = ("op", "before", "after", "source", "schema", "payload", "ddl", "ts_ms", "tableChanges")
-NAMES += ("historyRecord", "databaseName", "status", "id", "type", "data", "__op", "__deleted")
+NAMES = (
+    *("op", "before", "after", "source", "schema", "payload", "ddl", "ts_ms", "tableChanges"),
+    *("historyRecord", "databaseName", "status", "id", "type", "data", "__op", "__deleted"),
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -258,13 +261,13 @@ def test_order_numbers_fit_a_bigint() -> None:
 
 def test_rows_of_oracle_that_one_statement_deleted_are_told_apart() -> None:
     """LogMiner gives them one redo record and ssn 0; txSeq counts them."""
-    place = {"scn": "9", "commit_scn": "12", "rs_id": "0x00001a.0000f2.0010", "ssn": 0}
-    two = [Source(connector="oracle", **place, txSeq=number) for number in (2, 10)]
+    alone = Source(
+        connector="oracle", scn="9", commit_scn="12", rs_id="0x00001a.0000f2.0010", ssn=0
+    )
+    two = [msgspec.structs.replace(alone, txSeq=number) for number in (2, 10)]
     first, second = map(order_of, two)
     assert first is not None and second is not None and first < second
-    assert [crowded(source) for source in (*two, Source(connector="oracle", **place))] == [
-        *(False, False, True)
-    ]
+    assert [crowded(source) for source in (*two, alone)] == [False, False, True]
 
 
 def test_xstream_positions_compare_from_the_left() -> None:

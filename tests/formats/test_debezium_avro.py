@@ -172,7 +172,9 @@ def test_a_message_is_decoded_again_once_the_registry_answers() -> None:
         down = reader_of(options={"schema_registry": url})
         server.answers = {}
         assert [as_json(row)["error_code"] for row in down.rows(message)] == ["unknown_schema_id"]
-        for id_ in {int.from_bytes(data[1:5], "big") for data in (message.value, message.key)}:
+        for data in {message.value, message.key}:
+            assert data is not None
+            id_ = int.from_bytes(data[1:5], "big")
             file = Path(__file__).parent / f"debezium_avro/schemas/{id_}.avsc"
             server.has(id_, json.loads(file.read_text()))
         again = reader_of(options={"schema_registry": url})

@@ -313,7 +313,14 @@ KEYED: dict[str, dict[str, Any]] = {
     "area": {"type": "struct", "optional": False, "name": "io.debezium.data.geometry.Geometry"},
     "spot": {"type": "struct", "optional": False, "name": "io.debezium.data.geometry.Point"},
 }
-MADE_UP = {"id": 7, "count": 0, "memo": "", "label": "none", "open": False, "made": 0}
+MADE_UP: dict[str, Any] = {
+    "id": 7,
+    "count": 0,
+    "memo": "",
+    "label": "none",
+    "open": False,
+    "made": 0,
+}
 MADE_UP |= {"seen": "1970-01-01T00:00:00.000000Z", "price": "Au4=", "note": None}
 MADE_UP |= {"area": {"wkb": "AQcAAAAAAAAA", "srid": None}}
 MADE_UP |= {"spot": {"x": 0.0, "y": 0.0, "wkb": "AQEAAAAAAAAAAAAAAAAAAAAAAAAA", "srid": None}}

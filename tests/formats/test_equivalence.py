@@ -29,7 +29,7 @@ CHANGES = 40
 def test_every_change_is_the_models(wire: str, seed: int) -> None:
     farm = Farm(random.Random(seed))
     farm.live(CHANGES)
-    rows = read(wire, *farm.log, columns_of=COLUMNS | ADDED)
+    rows = read(wire, *farm.log, columns_of={**COLUMNS, **ADDED})
     assert [(row["format"], row["error_code"]) for row in rows] == [
         (WIRES[wire].format, None) for _ in farm.log
     ]
@@ -78,7 +78,8 @@ def test_the_logs_show_what_they_should() -> None:
     }
     assert {(type_, edge) for type_, edges in EDGES.items() for edge in edges} <= seen
     assert {(type_, None) for type_ in EDGES} <= seen
-    moves = [c for c in logs if c.op == "update" and c.before["id"] != c.after["id"]]
+    updates = [(c.before or {}, c.after or {}) for c in logs if c.op == "update"]
+    moves = [before["id"] for before, after in updates if before["id"] != after["id"]]
     assert len(moves) > 5
     assert {c.op for c in logs} == {"insert", "update", "delete"}
     assert any(row["late"] for c in logs for row in (c.before, c.after) if row and "late" in row)

@@ -201,7 +201,7 @@ NAMES = (
     *("ts", "ts_ms", "time", "timestamp", "version", "sql", "ddl", "payload", "meta", "metadata"),
     *("source", "change", "record", "key", "columns", "message", "statement", "pos"),
 )
-VALUES = (
+VALUES: tuple[Any, ...] = (
     *(*WORDS, "people", "crm", "2.0", "1.0.0", "DROP TABLE people", "TRUNCATE people", ""),
     *(None, 1, 0, 1735689600000, True, [], {}, [ROW], ROW, [None], [{}]),
     *({"op": word} for word in WORDS),

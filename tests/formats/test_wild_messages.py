@@ -56,7 +56,7 @@ def test_an_empty_transaction_is_none() -> None:
     assert row["tx_id"] is None
 
 
-TRUNCATED = {
+TRUNCATED: dict[str, Callable[[str], Mapping[str, Any] | bytes]] = {
     "dts": lambda sql: written(
         DTS_15, dts_record(operation="DDL", objectName="shop", afterImages=sql)
     ),
@@ -93,8 +93,8 @@ def test_a_truncate_of_no_table_is_refused_or_the_default_s() -> None:
     silent = {"op": "t", "source": {**MYSQL, "db": "shop", "table": None}}
     # A statement that cannot be read (semantics.md, 67) empties nothing, not the default either.
     unread = TRUNCATED["debezium"]("TRUNCATE $$")
-    for value, given in ((silent, {}), (unread, {}), (unread, {"default_table": "orders"})):
-        (row,) = rows("debezium", value, **given)
+    for value, table in ((silent, ""), (unread, ""), (unread, "orders")):
+        (row,) = rows("debezium", value, **({"default_table": table} if table else {}))
         assert (row["kind"], row["error_code"]) == ("reject", "bad_shape")
     (row,) = rows("debezium", silent, default_table="orders")
     assert (row["kind"], row["op"], row["table"]) == ("change", "truncate", "orders")
@@ -302,7 +302,7 @@ def test_an_image_that_is_no_text_is_bad_json() -> None:
 
 DECLARED = {"d.t": {"PRICE": "decimal(10,2)", "Seen": "datetime"}}
 SEEN = {"id": 1, "price": "1.500", "seen": "2024-01-02T03:04:05.600"}
-IN_CASE = {
+IN_CASE: dict[str, dict[str, Any]] = {
     "canal": {
         **{"database": "d", "table": "t", "type": "INSERT", "isDdl": False, "id": 1, "es": 1000},
         **{"ts": 1000, "old": None, "sql": "", "pkNames": ["id"], "data": [SEEN]},
@@ -428,8 +428,8 @@ def test_columns_in_yugabytedbs_cells(connector: str, typed: bool) -> None:
 def test_what_says_two_things_within_an_envelope(value: bytes) -> None:
     source = b'{"connector":"postgresql","db":"y","schema":"public","table":"t","lsn":7}'
     sent = Message(value.replace(b"%s", source), topic="t")
-    (row,) = reader_of("debezium").rows(sent)
-    row = dict(zip((c.name for c in DECODED), row, strict=True))
+    (values,) = reader_of("debezium").rows(sent)
+    row = dict(zip((c.name for c in DECODED), values, strict=True))
     assert (row["kind"], row["error_code"]) == ("reject", "contradiction")
 
 
@@ -446,7 +446,9 @@ def test_a_struct_that_looks_like_a_cell_is_a_column() -> None:
 
 def cells_schema() -> dict[str, Any]:
     number = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
-    types = {"id": {"type": "int32"}, "a": {"type": "bytes", **number}, "b": {"type": "string"}}
+    types: dict[str, dict[str, Any]] = {
+        **{"id": {"type": "int32"}, "a": {"type": "bytes", **number}, "b": {"type": "string"}}
+    }
     set_ = {"type": "boolean", "field": "set"}
     columns = [
         {"type": "struct", "field": name, "fields": [{**value, "field": "value"}, set_]}
@@ -493,7 +495,8 @@ def test_a_checkpoint_of_ticdc(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ogg", "auto"])
 def test_goldengate_beside_a_schema(name: str) -> None:
-    operation = {"table": "S.T", "op_type": "I", "op_ts": "2024-01-02 03:04:05.000000"}
+    operation: dict[str, Any] = {"table": "S.T", "op_type": "I"}
+    operation |= {"op_ts": "2024-01-02 03:04:05.000000"}
     operation |= {"pos": "00000000000000005100", "after": {"ID": "1"}}
     (row,) = rows(name, {"schema": {"type": "struct"}, "payload": operation})
     assert (row["op"], row["db"], row["table"], row["after"]) == ("insert", "S", "T", {"ID": "1"})
@@ -527,7 +530,7 @@ def test_goldengate_names_a_schema_beside_its_table(
 
 
 def test_goldengate_flattened() -> None:
-    sent = {"table": "S.T", "op_type": "U", "pos": "00000000000000005100"}
+    sent: dict[str, str | None] = {"table": "S.T", "op_type": "U", "pos": "00000000000000005100"}
     sent |= {"before.ID": "1", "before.N": "a", "after.ID": "1", "after.N": None}
     (row,) = rows("ogg", sent)
     assert (row["before"], row["after"]) == ({"ID": "1", "N": "a"}, {"ID": "1", "N": None})
@@ -978,8 +981,8 @@ def test_a_null_of_canal_on_rocketmq_says_nothing() -> None:
     queue = {"name_servers": "mq:9876", "topics": ["t"]}
     for format_ in ("canal", "auto"):
         source = Source.model_validate({"name": "s", "rocketmq": queue, "format": format_})
-        (row,) = SourceDecoder(decode_spec(source)).rows(Message(b"null", topic="t"))
-        assert row[:1] + row[8:9] == ("control", "tombstone")
+        (values,) = SourceDecoder(decode_spec(source)).rows(Message(b"null", topic="t"))
+        assert values[:1] + values[8:9] == ("control", "tombstone")
     (row,) = rows("canal", b"null")
     assert row["kind"] == "reject"
 
@@ -1156,7 +1159,7 @@ def test_a_changefeed_of_cockroachdb_names_its_key_in_the_source_block() -> None
         assert row["key_columns"] is None
 
 
-SEVERAL = {
+SEVERAL: dict[str, list[dict[str, Any]]] = {
     "dms": [
         {"data": {"id": at}, "metadata": {"record-type": "data", "operation": "insert",
          "schema-name": "d", "table-name": f"t{at}"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ingest.decode.batches import decode
 from ingest.decode.silver_rows import record_batch
 from ingest.decode.source import DecodeSpec, SourceDecoder
 from ingest.decode.spec import decode_spec
+from ingest.decode.tables import Batch, Table, silver_batch
 from ingest.formats import FORMATS
 from ingest.position import stream_number
 from ingest.wire.contract import Message
@@ -34,7 +36,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read by column what is one message alone, and all at one time."""
     monkeypatch.setattr("ingest.wire.text_columns.FEW", 1)
     monkeypatch.setattr("ingest.wire.forms.SEEN", 1)
-    monkeypatch.setattr(batches.time, "time_ns", lambda: NOW)
+    monkeypatch.setattr(time, "time_ns", lambda: NOW)
 
 
 def bronze(sent: Iterable[tuple[str, int, Message]]) -> pa.RecordBatch:
@@ -77,7 +79,8 @@ def one_by_one(
         for source, epoch, message in sent
     ]
     rows = {}
-    for at in sorted(range(len(given)), key=lambda at: given[at][3].name if given[at][3] else ""):
+    formats = [known.name if known else "" for *_, known in given]
+    for at in sorted(range(len(given)), key=formats.__getitem__):
         reader, epoch, message, known = given[at]
         rows[at] = reader.rows(message, epoch, NOW // 1000, known=known)
     return pa.Table.from_batches(
@@ -89,16 +92,15 @@ def check(readings: Mapping[str, DecodeSpec], sent: list[tuple[str, int, Message
     """Both ways give the same; how many messages were read by column."""
     count = 0
     failed: list[Exception] = []
-    rows_of = batches.silver_batch
 
-    def silver_batch(table: batches.Table, batch: batches.Batch) -> pa.RecordBatch:
+    def counted(table: Table, batch: Batch) -> pa.RecordBatch:
         nonlocal count
         count += len(table.changes.at)
-        return rows_of(table, batch)
+        return silver_batch(table, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "_not_by_column", lambda _, error: failed.append(error))
-        patch.setattr(batches, "silver_batch", silver_batch)
+        patch.setattr(batches, "silver_batch", counted)
         patch.setattr(batches, "_PART_ROWS", 10**9)
         found = pa.Table.from_batches(decode(readings)(iter([bronze(sent)])))
     assert failed == []
@@ -111,8 +113,8 @@ def check(readings: Mapping[str, DecodeSpec], sent: list[tuple[str, int, Message
     return count
 
 
-def spec(source: Source, **given: object) -> DecodeSpec:
-    return decode_spec(source)._replace(**given)
+def spec(source: Source, *, order: str) -> DecodeSpec:
+    return decode_spec(source)._replace(order=order)
 
 
 @pytest.mark.parametrize("name", BY_COLUMN)
@@ -350,7 +352,13 @@ def test_what_is_regular(name: str, values: list[bytes], by_column: int) -> None
 def test_what_jdbc_codes_and_parts_of_json_come_to(row: dict[str, str], by_column: int) -> None:
     types = {"id": "bigint", "n": "text(500)", "c": "json"}
     codes = {"id": -5, "n": 2004, "c": 12}
-    value = {"data": [row], "old": None, "database": "d", "table": "t", "pkNames": ["id"]}
+    value: dict[str, Any] = {
+        "data": [row],
+        "old": None,
+        "database": "d",
+        "table": "t",
+        "pkNames": ["id"],
+    }
     value |= {"isDdl": False, "sql": "", "type": "INSERT", "es": 1704164645000, "ts": 7}
     value |= {"mysqlType": types, "sqlType": codes}
     kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
@@ -362,8 +370,8 @@ def test_what_jdbc_codes_and_parts_of_json_come_to(row: dict[str, str], by_colum
 
 
 def test_deletes_of_ticdc_with_their_key_alone() -> None:
-    value = {"data": [{"id": "1"}], "old": None, "database": "d", "table": "t", "id": 0}
-    value |= {"isDdl": False, "sql": "", "type": "DELETE", "es": 1704164645000, "ts": 7}
+    value: dict[str, Any] = {"data": [{"id": "1"}], "old": None, "database": "d", "table": "t"}
+    value |= {"id": 0, "isDdl": False, "sql": "", "type": "DELETE", "es": 1704164645000, "ts": 7}
     value |= {"mysqlType": {"id": "bigint"}, "sqlType": {"id": -5}, "pkNames": ["id"]}
     kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
     source = Source.model_validate({"name": "s", "kafka": kafka, "format": "canal"})

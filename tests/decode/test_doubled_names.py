@@ -40,15 +40,15 @@ def doubled(value: bytes, envelope: tuple[str, ...]) -> Iterator[tuple[bytes, by
     for name, raw in top.items():
         other = b'"twice"' if bytes(raw) != b'"twice"' else b"0"
         written = msgspec.json.encode(name) + b":"
-        rest = msgspec.json.encode(top)[1:]
-        yield b"{" + written + other + b"," + rest, b"{" + written + bytes(raw) + b"," + rest
+        whole = msgspec.json.encode(top)[1:]
+        yield b"{" + written + other + b"," + whole, b"{" + written + bytes(raw) + b"," + whole
         if name in envelope and bytes(raw)[:1] in b"{[" and bytes(raw) not in (b"", b"[]"):
             inside = tuple(p.removeprefix(f"{name}.") for p in envelope if p.startswith(f"{name}."))
             for pair in doubled(bytes(raw), inside):
-                first, same = (
+                wrong, same = (
                     msgspec.json.encode({**top, name: msgspec.Raw(inner)}) for inner in pair
                 )
-                yield first, same
+                yield wrong, same
 
 
 def sound(name: str) -> Iterator[tuple[Source, Message]]:

@@ -13,7 +13,7 @@ from ingest.decode.keys import hash_values, key_hash, keyed, one_spelling
 from ingest.errors import TableError
 from ingest.events import Event
 from ingest.sql.casts import as_text, from_text
-from pipelines.apply.exact import check_found
+from pipelines.apply.late_keys import check_found
 from tests.support.databases import spellings
 
 NUMBERS = st.text("0012.+-eE ", max_size=9)

@@ -24,7 +24,8 @@ from ingest.formats import FORMATS
 from ingest.formats.oceanbase import encodings
 from ingest.limits import Limits
 from ingest.wire.contract import Message
-from tests.support.encoders import WIRES, Change
+from tests.support.changes import Change
+from tests.support.encoders import WIRES
 from tests.support.messages import golden, reader_of
 from tests.support.silver_promises import NAMES, broken
 from tests.support.wires import message_of

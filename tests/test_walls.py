@@ -406,14 +406,14 @@ def collecting(node: ast.AST, names: tuple[str, ...] = ()) -> set[str]:
     """The functions of a file that bring rows of a DataFrame to the driver, by their full names."""
     found: set[str] = set()
     for child in ast.iter_child_nodes(node):
-        inner = isinstance(child, ast.FunctionDef | ast.ClassDef)
-        if isinstance(child, ast.Call) and not inner:
+        if isinstance(child, ast.Call):
             function = child.func
             if isinstance(function, ast.Attribute) and function.attr in COLLECTS:
                 found.add(".".join(names))
             if isinstance(function, ast.Name) and ROWS.match(function.id):
                 found.add(".".join(names))
-        found |= collecting(child, (*names, child.name) if inner else names)
+        inner = (child.name,) if isinstance(child, ast.FunctionDef | ast.ClassDef) else ()
+        found |= collecting(child, (*names, *inner))
     return found
 
 

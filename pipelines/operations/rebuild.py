@@ -3,6 +3,8 @@
 1. Fold what was applied to the target, up to its own progress, and overwrite the table with it: one
    commit of Delta Lake, so readers see the old rows or the new, and whoever reads the old ones may
    finish. What the fold leaves out is set aside as a run does it.
+   One of another kind (its mode, its key, its masks) is noted before: a killed rebuild leaves it
+   the one or the other, and nothing is applied to it until it is rebuilt.
 2. Note that every row now stands at its own newest change.
 3. Review again what waits in the ledger for another type of a column: a widening of today's type
    may have been none of the type that the column had.
@@ -16,7 +18,8 @@ table is gone it is made again.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -109,7 +112,8 @@ def rebuild(
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
                 known = load_progress(warehouse)
-                filled = _filled(reconstruction, known, gone=gone, changes=changes)
+                with _in_doubt(reconstruction, known):
+                    filled = _filled(reconstruction, known, gone=gone, changes=changes)
                 events = sum(batch.total("changes") for batch in reconstruction.batches)
                 noted = _noted(known[source, target.name], reconstruction, gone=gone)
             seconds = time.monotonic() - began
@@ -123,6 +127,36 @@ def rebuild(
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, sources=[source], targets=[target.name])
     return done._replace(merged=merged)
+
+
+@contextmanager
+def _in_doubt(reconstruction: Reconstruction, known: ProgressByTarget) -> Iterator[None]:
+    """Note, while the target is made one of another kind, that it may be of either: a tables file
+    of before would else go on with rows that are not its own."""
+    warehouse, of = reconstruction.warehouse, (reconstruction.source, reconstruction.target)
+    before = known[of]
+    if before.outdated is not None or not _other_kind(before.contract, reconstruction.contract):
+        yield
+        return
+    doubtful = replace(before, outdated="rebuilding")
+    record_progress(warehouse, [doubtful.parked(doubtful.why_outdated or "")], known)
+    try:
+        yield
+    except Exception:
+        as_before = replace(
+            known[of],
+            outdated=None,
+            status=before.status,
+            error=before.error,
+            parked_for=before.parked_for,
+        )
+        record_progress(warehouse, [as_before], known)
+        raise
+
+
+def _other_kind(before: TargetContract | None, now: TargetContract) -> bool:
+    """Whether a target that was made for the one is not what the other asks for."""
+    return before is not None and (before.differs(now) or lowered(before.keys) != lowered(now.keys))
 
 
 def _filled(
@@ -208,6 +242,9 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
     changed nothing, are forgotten but where versions are kept, and truncates are what today's
     configuration makes of them."""
     contract = reconstruction.contract
+    doubtful = progress.outdated == "rebuilding"
+    if doubtful:
+        progress = replace(progress, outdated=None)
     untyped = untyped_columns(
         progress.untyped,
         reconstruction.columns,
@@ -252,6 +289,6 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
     if reordered(reconstruction, progress):
         watermarks |= {label: watermarks_of_history(batch) for label, batch in batches.items()}
     differed = progress.contract is not None and progress.contract.differs(contract)
-    well = differed or gone or other
+    well = differed or gone or other or doubtful
     now = progress.unparked() if well else progress.uncounted()
     return replace(now, watermarks=watermarks, contract=contract)

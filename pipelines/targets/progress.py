@@ -52,8 +52,9 @@ PROGRESS = (
 )
 
 
-Outdated = Literal["decoding", "decoded", "unconfirmed"]
-"""Silver is being decoded again, or has been, and the rebuild is to be confirmed."""
+Outdated = Literal["decoding", "decoded", "unconfirmed", "rebuilding"]
+"""Silver is being decoded again, or has been, and the rebuild is to be confirmed; or the target is
+being made one of another kind."""
 ParkedFor = Literal["masks"]
 """Rows are masked otherwise than the configuration has it."""
 Names = tuple[str | None, str | None, str | None]
@@ -189,11 +190,11 @@ class Progress:
     looked at. `unsent`: by label of a source table the target's columns, in lower case, that it
     never sent. `columns`: those that the target had, in lower case, when changes were last applied
     to it; None: not known. `outdated`: the rows are from silver as it was before it was decoded
-    again, so nothing is applied until they are rebuilt. `parked_for`: what it is parked for, where
-    that may end without new changes. `version`: one higher with each row of the target, whatever
-    the clocks of the drivers that wrote them. `merged_at`: when changes were last applied, in
-    microseconds since 1970 UTC by the clock of the driver that did; None: never, or longer ago than
-    rows of runs are kept.
+    again, or nobody knows of which kind they are, so nothing is applied until they are rebuilt.
+    `parked_for`: what it is parked for, where that may end without new changes. `version`: one
+    higher with each row of the target, whatever the clocks of the drivers that wrote them.
+    `merged_at`: when changes were last applied, in microseconds since 1970 UTC by the clock of the
+    driver that did; None: never, or longer ago than rows of runs are kept.
     """
 
     target: str
@@ -257,6 +258,11 @@ class Progress:
             return f"silver of {self.source} was decoded again; run `ingest rebuild {self.target}`"
         if self.outdated == "unconfirmed":
             return unconfirmed(self.source, self.target)
+        if self.outdated == "rebuilding":
+            return (
+                f"`ingest rebuild {self.target}` was cut short, which makes it a table of another "
+                "kind; run it again"
+            )
         return None
 
     def with_columns(self, columns: Iterable[str]) -> Self:

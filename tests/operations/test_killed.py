@@ -332,6 +332,49 @@ def test_a_reset_killed_before_its_last_step_forgets_no_schema_change(
         assert project.ingest("sql", query, "--json").records == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["columns: {name: {mask: hash}}", "deletes: soft", "stored_as_scd_type: append"]
+)
+def test_a_rebuild_killed_behind_its_commit_is_not_gone_on_from_by_the_tables_file_of_before(
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """Progress said what the table had been: clear names came beside masked ones, and rows that
+    were deleted stayed."""
+    monkeypatch.setenv("MASK_PEPPER", "a pepper that nobody guesses")
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/ingest.yml", "mask_secret: env:MASK_PEPPER\n")
+    project.write("conf/sources/shop.yml", "name: shop\nfiles: {path: 'landing/*.jsonl'}\n")
+    tables = "source: shop\ntables: [{from: shop.item%s}]\n"
+    project.write("conf/tables/shop.yml", tables % "")
+    project.land(
+        "1.jsonl",
+        [
+            canal("item", "INSERT", _row(1, "first"), es=1, id_=1),
+            canal("item", "INSERT", _row(2, "gone"), es=2, id_=2),
+            canal("item", "DELETE", _row(2, "gone"), es=3, id_=3),
+        ],
+    )
+    assert project.ingest("run").code == 0
+    project.write("conf/tables/shop.yml", tables % f", {kind}")
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+        patch.setattr("pipelines.operations.rebuild._noted", _killed)
+        project.ingest("rebuild", "shop_item", "--yes")
+    project.write("conf/tables/shop.yml", tables % "")
+    project.land("2.jsonl", [canal("item", "INSERT", _row(3, "third"), es=4, id_=4)])
+    answer = project.ingest("run")
+    assert (answer.code, "`ingest rebuild shop_item` was cut short" in answer.err) == (1, True)
+    answer = project.ingest("rebuild", "shop_item", "--yes")
+    assert answer.code == 0, answer.err
+    assert project.ingest("run").code == 0
+    rows = project.ingest("sql", "SELECT id, name FROM gold.shop_item ORDER BY id", "--json")
+    assert rows.records == [{"id": 1, "name": "first"}, {"id": 3, "name": "third"}]
+
+
 class _Killed(BaseException):
     """Ends the command as a kill would: nobody handles it."""
 

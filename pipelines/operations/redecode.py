@@ -98,6 +98,7 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
         unapplied = _unapplied(warehouse, source)
         numbers = _Numbers(last_batch(warehouse) + 1)
         _mark(warehouse, source, [*filter(None, [unapplied.begins]), numbers.decoded])
+        declarations.doubt(warehouse, declared)
         counts, kept = _decoded(warehouse, declared, unapplied, to=numbers)
         forget_places(warehouse.checkpoint("silver", source))
         _forget_rejects(warehouse, source)

@@ -47,11 +47,26 @@ def declared(warehouse: Warehouse, source: str) -> Declaration | None:
 def remember(warehouse: Warehouse, source: Source) -> None:
     """From now on silver of the source is decoded by today's declaration."""
     write_whole(_file(warehouse, source.name), Declaration.of(source).to_json())
+    _doubt(warehouse, source.name).unlink(missing_ok=True)
+
+
+def doubt(warehouse: Warehouse, source: Source) -> None:
+    """Silver of the source is about to be what today's declaration makes of it. Killed on the way
+    it is that or what it was: by neither declaration anything is decoded, until one is remembered.
+    """
+    try:
+        before = declared(warehouse, source.name)
+    except SourceError:
+        # That says already where to go.
+        return
+    if before is not None and before != Declaration.of(source):
+        write_whole(_doubt(warehouse, source.name), b"")
 
 
 def forget(warehouse: Warehouse, source: str) -> None:
     """Silver holds nothing of the source any more."""
     _file(warehouse, source).unlink(missing_ok=True)
+    _doubt(warehouse, source).unlink(missing_ok=True)
 
 
 def check(warehouse: Warehouse, source: Source) -> None:
@@ -59,6 +74,11 @@ def check(warehouse: Warehouse, source: Source) -> None:
 
     What concerns only tables and columns that have not come is taken over.
     """
+    if _doubt(warehouse, source.name).exists():
+        raise SourceError(
+            f"source {source.name}: silver was not decoded again to the end; run `ingest redecode "
+            f"--source {source.name}` once more; until then its new messages wait in bronze"
+        )
     before, now = declared(warehouse, source.name), Declaration.of(source)
     if before == now:
         return
@@ -114,3 +134,7 @@ def _held(
 
 def _file(warehouse: Warehouse, source: str) -> Path:
     return Path(warehouse.checkpoint("silver", "_declarations", f"{source}.json"))
+
+
+def _doubt(warehouse: Warehouse, source: str) -> Path:
+    return Path(warehouse.checkpoint("silver", "_declarations", f"{source}.doubt"))

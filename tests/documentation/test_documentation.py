@@ -13,6 +13,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 from sqlglot import parse_one
+from sqlglot.expressions import Select
 
 from ingest.codes import Code
 from ingest.config.sources import TRANSPORTS
@@ -223,7 +224,10 @@ def test_a_cell_of_a_table_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("heading", "columns"),
     [
-        ("### Views of silver", parse_one(transactions("t", change="pos")).named_selects),
+        (
+            "### Views of silver",
+            parse_one(transactions("t", change="pos"), into=Select).named_selects,
+        ),
         (r"## gold.\<target\>", METADATA),
         ("## _leases", [name for name, _ in LEASES]),
     ],

@@ -159,3 +159,28 @@ def test_a_shard_column_declared_after_the_first_run(project: Project) -> None:
         {"id": 2, "shard": "shop.a"},
     ]
     assert project.ingest("reconcile", "a").code == 0
+
+
+@pytest.mark.slow
+def test_a_killed_redecode_is_not_gone_on_from_by_the_declarations_of_before(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Put back, as a run proposes, they passed for those that silver was decoded with: a column of
+    a table without a target had values of two encodings."""
+    project.write("conf/sources/bills.yml", SOURCE)
+    project.write("conf/tables/bills.yml", "source: bills\ntables: [{from: db.other}]\n")
+    project.land("1.jsonl", [event(1, id=1, due=19900)])
+    assert project.ingest("run").code == 0
+    project.write("conf/sources/bills.yml", SOURCE + "columns: {db.bill: {due: date}}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.silver.declarations.remember", _die)
+        assert project.ingest("redecode", "--source", "bills").code == 1
+    project.write("conf/sources/bills.yml", SOURCE)
+    project.land("2.jsonl", [event(2, id=2, due=19901)])
+    answer = project.ingest("run")
+    assert (answer.code, "`ingest redecode --source bills` once more" in answer.err) == (1, True)
+    assert project.ingest("redecode", "--source", "bills").code == 0
+    assert project.ingest("run").code == 0
+    query = "SELECT after['due'] AS due FROM silver.cdc WHERE kind = 'change' ORDER BY pos"
+    rows = project.ingest("--json", "sql", query).records
+    assert rows == [{"due": "19900"}, {"due": "19901"}]

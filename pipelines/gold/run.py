@@ -453,8 +453,9 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
 
 
 def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:
-    """Park the targets whose table is gone, or masked otherwise, as a run with changes for them
-    does: that there is nothing new for them is no reason to say nothing. Gives those parked."""
+    """Park the targets whose table is gone, masked otherwise or of no known kind, as a run with
+    changes for them does: that there is nothing new for them is no reason to say nothing. Gives
+    those parked."""
     routes = _routes_so_far(ledger)
     there = lowered(gold_tables(ledger.warehouse))
     done = {row.target for row in merged}
@@ -467,6 +468,8 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
         masks = other_masks(routes[target], progress.contract)
         if progress.watermarks and target.lower() not in there:
             rows.append(progress.parked(gone_sentence(target)))
+        elif progress.outdated == "rebuilding":
+            rows.append(progress.parked(progress.why_outdated or ""))
         elif masks is not None and progress.outdated is None:
             rows.append(progress.parked(masks, why="masks"))
         elif progress.parked_for == "masks":

@@ -364,6 +364,8 @@ def test_a_rebuild_killed_behind_its_commit_is_not_gone_on_from_by_the_tables_fi
     with monkeypatch.context() as patch, pytest.raises(_Killed):
         patch.setattr("pipelines.operations.rebuild._noted", _killed)
         project.ingest("rebuild", "shop_item", "--yes")
+    answer = project.ingest("run")
+    assert (answer.code, "`ingest rebuild shop_item` was cut short" in answer.err) == (1, True)
     project.write("conf/tables/shop.yml", tables % "")
     project.land("2.jsonl", [canal("item", "INSERT", _row(3, "third"), es=4, id_=4)])
     answer = project.ingest("run")

@@ -1,16 +1,19 @@
-"""What a target lags behind, from what progress says of it; the ledger is a stand-in."""
+"""What a target lags behind, from what progress says of it; the ledger reads no table."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ingest.config.modes import TargetContract
+from ingest.config.routes import Route
 from ingest.names import SourceTable
 from pipelines.gold.backlog import applied_batches, applied_beyond, backlog_of, last_batches
-from pipelines.ledger.renames import names_of
+from pipelines.ledger.entries import Entry
+from pipelines.ledger.store import Ledger
 from pipelines.silver.pending import BatchStats, PendingChanges
 from pipelines.targets.progress import Names, Progress, ProgressByTarget, SourceCursor, Watermarks
 
@@ -18,26 +21,33 @@ ITEM, RENAMED = (SourceTable("shop", "db", None, name) for name in ("item", "goo
 MADE = TargetContract("scd2", ("id",), ())
 
 
-def _ledger(
-    progress: ProgressByTarget, *, keys: tuple[str, ...] | None = None, closed: Any = ()
-) -> Any:
-    route = SimpleNamespace(
-        source="shop", target="item", keys=keys, stored_as_scd_type=2, shard_column=None
-    )
-    return SimpleNamespace(
-        source="shop",
-        warehouse=SimpleNamespace(
-            config=SimpleNamespace(sources={"shop": SimpleNamespace(keys={})})
-        ),
-        first_name=lambda table: {RENAMED: ITEM}.get(table, table),
-        names=lambda table: names_of(table, {RENAMED: ITEM}),
-        progress_of=lambda route: progress.get(
-            ("shop", route.target), Progress(target=route.target, source="shop")
-        ),
-        progress_by_target=progress,
-        route=lambda table: route,
-        closed=lambda coming=(): set(closed),
-    )
+class _Ledger(Ledger):
+    """One that reads no table: progress and the names are given, and all leads to one target."""
+
+    def __init__(
+        self,
+        progress: ProgressByTarget,
+        *,
+        keys: tuple[str, ...] | None = None,
+        closed: Collection[SourceTable] = (),
+    ) -> None:
+        config = SimpleNamespace(sources={"shop": SimpleNamespace(keys={})})
+        warehouse: Any = SimpleNamespace(config=config)
+        super().__init__(warehouse, "shop", progress_by_target=progress)
+        self._first_names = {RENAMED: ITEM}
+        way = SimpleNamespace(
+            source="shop", target="item", keys=keys, stored_as_scd_type=2, shard_column=None
+        )
+        self._route = cast("Route", way)
+        self._closed = closed
+
+    def route(self, table: SourceTable) -> Route | None:
+        return self._route
+
+    def closed(
+        self, coming: Iterable[Entry] = (), *, changed: Collection[SourceTable] = ()
+    ) -> set[SourceTable]:
+        return set(self._closed)
 
 
 def _batches(by_name: dict[str, int]) -> dict[Names, int]:
@@ -77,20 +87,20 @@ def _target(contract: TargetContract | None = MADE, **applied: int) -> ProgressB
 def test_what_lags_is_taken_from_where_it_does(
     progress: ProgressByTarget, cursor: SourceCursor, expected: dict[SourceTable, int]
 ) -> None:
-    assert backlog_of(_ledger(progress), cursor) == expected
-    assert backlog_of(_ledger(progress, closed=[ITEM]), cursor) == {}
+    assert backlog_of(_Ledger(progress), cursor) == expected
+    assert backlog_of(_Ledger(progress, closed=[ITEM]), cursor) == {}
 
 
 def test_a_key_that_is_declared_at_last_takes_all_there_was() -> None:
     """Until then every change was a reject for want of a key, without which there are no
     versions."""
     progress, cursor = _target(None, item=7), _cursor(item=7)
-    assert backlog_of(_ledger(progress), cursor) == {}
-    assert backlog_of(_ledger(progress, keys=("id",)), cursor) == {ITEM: 0}
+    assert backlog_of(_Ledger(progress), cursor) == {}
+    assert backlog_of(_Ledger(progress, keys=("id",)), cursor) == {ITEM: 0}
 
 
 def test_what_was_applied_beyond_the_cursor_is_known_by_every_name() -> None:
-    ledger = _ledger(_target(item=12, goods=3))
+    ledger = _Ledger(_target(item=12, goods=3))
     assert applied_beyond(ledger, _cursor(item=7)) == {ITEM: 12, RENAMED: 12}
 
 

@@ -362,7 +362,7 @@ def test_a_rebuild_killed_behind_its_commit_is_not_gone_on_from_by_the_tables_fi
     assert project.ingest("run").code == 0
     project.write("conf/tables/shop.yml", tables % f", {kind}")
     with monkeypatch.context() as patch, pytest.raises(_Killed):
-        patch.setattr("pipelines.operations.rebuild._noted", _killed)
+        patch.setattr("pipelines.operations.rebuild._noted", _end)
         project.ingest("rebuild", "shop_item", "--yes")
     answer = project.ingest("run")
     assert (answer.code, "`ingest rebuild shop_item` was cut short" in answer.err) == (1, True)

@@ -140,9 +140,13 @@ def _in_doubt(reconstruction: Reconstruction, known: ProgressByTarget) -> Iterat
         return
     doubtful = replace(before, outdated="rebuilding")
     record_progress(warehouse, [doubtful.parked(doubtful.why_outdated or "")], known)
+    newest = warehouse.stamp("gold", reconstruction.target)
     try:
         yield
     except Exception:
+        if warehouse.stamp("gold", reconstruction.target) != newest:
+            # It failed behind its commit: the rows are of the other kind.
+            raise
         as_before = replace(
             known[of],
             outdated=None,

@@ -123,7 +123,8 @@ def _history(warehouse: Warehouse, target: KnownTarget) -> Reconstruction:
     """All that silver has of the target's source tables; raises TableError where no key tells whose
     a row is."""
     progress = progress_of(warehouse, target.source, target.name)
-    if progress.outdated == "decoding":
+    # Of a table that may be of another kind nobody knows by which key its rows go.
+    if progress.outdated in ("decoding", "rebuilding"):
         raise TableError(progress.why_outdated)
     history = reconstruct(warehouse, target, before=progress.contract)
     if not history.keys:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.load import load
+from ingest.errors import TableError
 from pipelines.operations import reset
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
@@ -377,9 +378,42 @@ def test_a_rebuild_killed_behind_its_commit_is_not_gone_on_from_by_the_tables_fi
     assert rows.records == [{"id": 1, "name": "first"}, {"id": 3, "name": "third"}]
 
 
+@pytest.mark.slow
+def test_a_rebuild_that_fails_behind_its_commit_leaves_its_target_in_doubt(
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a killed one does, to a run as to an erasure; who fails before has changed nothing."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", "name: shop\nfiles: {path: 'landing/*.jsonl'}\n")
+    tables = "source: shop\ntables: [{from: shop.item%s}]\n"
+    project.write("conf/tables/shop.yml", tables % "")
+    project.land("1.jsonl", [canal("item", "INSERT", _row(1, "first"), es=1, id_=1)])
+    assert project.ingest("run").code == 0
+    erase = ("erase", "shop_item", "--key", "id=1")
+    for step, run, erased in (("enter_left_out", 0, 2), ("resolve_rejects", 1, 1)):
+        project.write("conf/tables/shop.yml", tables % ", stored_as_scd_type: append")
+        with monkeypatch.context() as patch:
+            patch.setattr(f"pipelines.gold.refold.{step}", _full)
+            failed = project.ingest("rebuild", "shop_item", "--yes")
+        assert "no space is left" in failed.err
+        project.write("conf/tables/shop.yml", tables % "")
+        answer = project.ingest("run")
+        said = "`ingest rebuild shop_item` was cut short" in answer.err
+        assert (answer.code, said) == (run, bool(run)), answer.err
+        answer = project.ingest(*erase)
+        assert (answer.code, "was cut short" in answer.err) == (erased, bool(run)), answer.err
+
+
 class _Killed(BaseException):
     """Ends the command as a kill would: nobody handles it."""
 
 
 def _end(*_: object, **__: object) -> None:
     raise _Killed
+
+
+def _full(*_: object, **__: object) -> None:
+    raise TableError("no space is left")

@@ -65,8 +65,9 @@ def doubt(warehouse: Warehouse, source: Source) -> None:
 
 def forget(warehouse: Warehouse, source: str) -> None:
     """Silver holds nothing of the source any more."""
-    _file(warehouse, source).unlink(missing_ok=True)
+    # First what would stop the source, were this killed in between.
     _doubt(warehouse, source).unlink(missing_ok=True)
+    _file(warehouse, source).unlink(missing_ok=True)
 
 
 def check(warehouse: Warehouse, source: Source) -> None:

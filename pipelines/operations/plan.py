@@ -136,7 +136,8 @@ def beyond(warehouse: Warehouse, source: Source, failed: Failed) -> Beyond:
         count = unread_of(transport, warehouse, source)
         if source.files is None:
             return Beyond(None, count, (), count)
-        return Beyond(count, None, (), messages_to_read(warehouse, source))
+        # Where there are no new files, nobody lists them twice.
+        return Beyond(count, None, (), messages_to_read(warehouse, source) if count else count)
     except Exception as error:
         # What one source meets is its own.
         failed(f"source {source.name}", error)

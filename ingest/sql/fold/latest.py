@@ -48,7 +48,8 @@ def latest(
         )
         of = "on_time"
     surprises = f"({found.keyless})" + (f" OR probe <> {_probe(projection)}" if ties else "")
-    final = surprised(surprises, "pos") if checked else "pos"
+    # With what whoever reads the rows leaves some out by: of those it would be asked in vain.
+    gone = surprised(surprises, "folded.gone") if checked else "folded.gone"
     probe, most = (
         (f", {_probe(projection)} AS probe", ", max(probe) AS probe") if ties else ("", "")
     )
@@ -58,8 +59,8 @@ def latest(
         steps=f"SELECT {keys}, pos, {folded} AS folded{probe} FROM {of}",
         newest=f"SELECT {keys}, max(pos) AS pos, max_by(folded, pos) AS folded{most} "
         f"FROM steps GROUP BY {keys}",
-        rows=f"""SELECT {keys}{values}, folded.gone AS _gone,
-  folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
+        rows=f"""SELECT {keys}{values}, {gone} AS _gone,
+  folded.event_time AS _event_time, pos AS _pos, false AS _exact, true AS _whole,
   CAST(NULL AS array<string>) AS _sets, {sql_text(projection.label)} AS _source_table,
   IF(folded.gone, folded.event_time, NULL) AS _deleted_at
 FROM newest""",

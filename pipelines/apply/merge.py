@@ -1,4 +1,5 @@
-"""The MERGE that writes a batch, as far as it is the same whichever way the target keeps rows."""
+"""The statement that writes a batch, as far as it is the same whichever way the target keeps rows:
+a MERGE, or an INSERT where the target was made for it."""
 
 from __future__ import annotations
 
@@ -24,3 +25,10 @@ def run_merge(frames: Frames, statement: str) -> Counter[str]:
     result = done.asDict()
     written = ("inserted", "updated", "deleted")
     return Counter({name: int(result.get(f"num_{name}_rows") or 0) for name in written})
+
+
+def run_insert(frames: Frames, target: str, statement: str) -> Counter[str]:
+    """Run an INSERT into a target; gives how many rows it inserted."""
+    frames.warehouse.execute(statement)
+    metrics = frames.warehouse.last_commit("gold", target).metrics
+    return Counter(inserted=int(metrics.get("numOutputRows") or 0))

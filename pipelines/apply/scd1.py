@@ -13,7 +13,7 @@ from ingest.fold.fold import Key
 from ingest.position import may_follow
 from ingest.sql.fold.late_keys import any_above, rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
-from ingest.sql.fold.merge import Merge
+from ingest.sql.fold.merge import Merge, insert_sql
 from ingest.sql.fold.merge import sql as merge_sql
 from ingest.sql.fold.reconstruction import changes_of_other_keys, keys_to_fold_exactly
 from ingest.sql.fold.states import leaving_rows, no_states, not_gone
@@ -27,7 +27,7 @@ from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import Refolded, fold_late, folded_history, on_time
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import LateKeys, late_keys
-from pipelines.apply.merge import merged_truncates, run_merge
+from pipelines.apply.merge import merged_truncates, run_insert, run_merge
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
 from pipelines.apply.watermarks import watermarks_after
@@ -52,7 +52,7 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
         )
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
     unwritten = affected < batch.total("changes") and (
-        bool(batch.total("no_ops")) or affected < _source_rows(frames, batch.target)
+        bool(batch.total("no_ops")) or _left_keys_out(frames, batch, affected=affected)
     )
     return Applied(watermarks_after(batch, unwritten=unwritten, partial=batch.partial), counts)
 
@@ -251,25 +251,28 @@ def _merge(
     sparing: bool,
     truncates: MergedTruncates | None = None,
 ) -> Counter[str]:
-    statement = merge_sql(
-        Merge(
-            target=batch.target_table,
-            rows=rows,
-            keys=batch.projection.keys,
-            columns=batch.projection.columns,
-            sets=tuple(batch.projection.columns) if exact else batch.sets,
-            source=batch.projection.source,
-            soft=batch.soft,
-            mixed=exact,
-            own=batch.shared,
-            sparing=sparing,
-            truncates=truncates,
-        )
+    merge = Merge(
+        target=batch.target_table,
+        rows=rows,
+        keys=batch.projection.keys,
+        columns=batch.projection.columns,
+        sets=tuple(batch.projection.columns) if exact else batch.sets,
+        source=batch.projection.source,
+        soft=batch.soft,
+        mixed=exact,
+        own=batch.shared,
+        sparing=sparing,
+        truncates=truncates,
     )
-    return run_merge(frames, statement)
+    if batch.fresh:
+        return run_insert(frames, batch.target, insert_sql(merge))
+    return run_merge(frames, merge_sql(merge))
 
 
-def _source_rows(frames: Frames, target: str) -> int:
-    """How many keys the fast MERGE had to deal with, from the target's own log."""
-    metrics = frames.warehouse.last_commit("gold", target).metrics
-    return int(metrics.get("numSourceRows") or 0)
+def _left_keys_out(frames: Frames, batch: TableBatch, *, affected: int) -> bool:
+    """Whether the fast way had more keys to deal with than rows it changed, as the target's own log
+    tells of a MERGE. An INSERT leaves out those that end with a delete."""
+    if batch.fresh:
+        return bool(batch.total("deletes"))
+    metrics = frames.warehouse.last_commit("gold", batch.target).metrics
+    return affected < int(metrics.get("numSourceRows") or 0)

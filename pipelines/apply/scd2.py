@@ -23,7 +23,7 @@ from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.exact import Refolded, fold_late, folded_history, on_time
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import late_keys
-from pipelines.apply.merge import merged_truncates, run_merge
+from pipelines.apply.merge import merged_truncates, run_insert, run_merge
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
 from pipelines.apply.watermarks import watermarks_after
@@ -42,10 +42,13 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     steps = scd2.changes_as_steps(
         batch.projection, batch.changes(), sets=batch.sets, image=batch.image
     )
-    stored = scd2.stored_versions(
-        batch.projection, batch.target_table, timely=batch.timely, keys=steps
-    )
-    relation = scd2.beside(batch.projection, steps, stored)
+    if batch.fresh:
+        relation = scd2.beside_nothing(batch.projection, steps)
+    else:
+        stored = scd2.stored_versions(
+            batch.projection, batch.target_table, timely=batch.timely, keys=steps
+        )
+        relation = scd2.beside(batch.projection, steps, stored)
     with surprises():
         rows = scd2.rows(batch.projection, relation, sets=batch.sets)
         counts = _merge(frames, batch, rows, exact=False, truncates=merged_truncates(batch))
@@ -189,17 +192,17 @@ def _merge(
     exact: bool,
     truncates: MergedTruncates | None = None,
 ) -> Counter[str]:
-    statement = scd2.merge_sql(
-        scd2.Merge(
-            target=batch.target_table,
-            rows=rows,
-            projection=batch.projection,
-            soft=batch.soft,
-            timely=not exact,
-            truncates=truncates,
-        )
+    merge = scd2.Merge(
+        target=batch.target_table,
+        rows=rows,
+        projection=batch.projection,
+        soft=batch.soft,
+        timely=not exact,
+        truncates=truncates,
     )
-    return run_merge(frames, statement)
+    if batch.fresh:
+        return run_insert(frames, batch.target, scd2.insert_sql(merge))
+    return run_merge(frames, scd2.merge_sql(merge))
 
 
 def _watermarks(
@@ -215,8 +218,9 @@ def _watermarks(
     if counts["keys_refolded"]:
         # A late change may be what one above it, which began a version, now repeats.
         after = replace(after, last_noop=after.applied)
-    if batch.version is None or counts["keys_refolded"]:
-        # Versions that are put as they were are copied, which no count shows.
+    if batch.version is None or batch.fresh or counts["keys_refolded"]:
+        # Versions that are put as they were are copied, which no count shows; and an INSERT is a
+        # commit of its own, be it of no row.
         return replace(after, version=frames.warehouse.last_commit("gold", batch.target).version)
     # A commit that is not foreseen here has the next batch applied exactly, and nothing worse.
     wrote = bool(counts["inserted"] or counts["updated"] or counts["deleted"])

@@ -22,7 +22,7 @@ from ingest.sql.fold.typed_changes import surprised, typed_changes
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
-from ingest.sql.quoting import quoted, sql_text
+from ingest.sql.quoting import quoted, quoted_list, sql_text
 
 _ADDED = ("_valid_from", "_valid_to", "_current")
 
@@ -219,13 +219,7 @@ def merge_sql(merge: Merge) -> str:
     ends += ["t._deleted_at = s._deleted_at"] if merge.soft else []
     written = {**data, **{name: name for name in ("_event_time", *added)}}
     same = " AND ".join(f"t.{name} <=> s.{slot}" for name, slot in written.items())
-    names = [*map(quoted, projection.keys), *data, *ROW_METADATA, *added]
-    values = [
-        *(f"s.{key}" for key in projection.key_slots.values()),
-        *(f"s.{slot}" for slot in data.values()),
-        *("s._pos", "s._event_time", sql_text(projection.source), "s._source_table"),
-        *(f"s.{name}" for name in added),
-    ]
+    inserted = _inserted(merge)
     clauses = [
         f"MERGE INTO {merge.target} t USING ({merge.rows}) s ON {' AND '.join(on)}",
         f"WHEN MATCHED AND s._act = 'close' THEN UPDATE SET {', '.join(ends)}",
@@ -237,12 +231,33 @@ def merge_sql(merge: Merge) -> str:
             + ", ".join(f"t.{name} = s.{slot}" for name, slot in written.items()),
         ]
     clauses.append(
-        f"WHEN NOT MATCHED AND s._act = 'put' THEN INSERT ({', '.join(names)}) "
-        f"VALUES ({', '.join(values)})"
+        f"WHEN NOT MATCHED AND s._act = 'put' THEN INSERT ({quoted_list(inserted)}) "
+        f"VALUES ({', '.join(inserted.values())})"
     )
     if merge.truncates:
         clauses.append(_truncate_clause(merge, merge.truncates))
     return "\n".join(clauses)
+
+
+def insert_sql(merge: Merge) -> str:
+    """What the MERGE comes to where the target has no version."""
+    inserted = _inserted(merge)
+    return (
+        f"INSERT INTO {merge.target} ({quoted_list(inserted)}) "
+        f"SELECT {', '.join(inserted.values())} FROM ({merge.rows}) s WHERE s._act = 'put'"
+    )
+
+
+def _inserted(merge: Merge) -> dict[str, str]:
+    """The columns of a version that is inserted, each with SQL of its value."""
+    projection = merge.projection
+    slots = {**projection.slots, **projection.key_slots}
+    metadata = ("s._pos", "s._event_time", sql_text(projection.source), "s._source_table")
+    return {
+        **{name: f"s.{slot}" for name, slot in slots.items()},
+        **dict(zip(ROW_METADATA, metadata, strict=True)),
+        **{name: f"s.{name}" for name in (*_ADDED, *(["_deleted_at"] if merge.soft else []))},
+    }
 
 
 def _truncate_clause(merge: Merge, truncates: MergedTruncates) -> str:

@@ -59,12 +59,12 @@ SCREENS = {
 HELD = {
     "bronze": "SELECT source, topic, `partition`, offset, decode(value, 'UTF-8') AS value, epoch "
     "FROM bronze.messages ORDER BY source, topic, offset",
-    "silver": "SELECT * EXCEPT (value, decoded_at, value_hash, key_hash) FROM silver.cdc "
+    "silver": "SELECT * EXCEPT (value, decoded_at, value_hash, key_hash, batch) FROM silver.cdc "
     "ORDER BY source, topic, offset, `row`, kind",
     "shop_items": "SELECT * FROM gold.shop_items ORDER BY id",
     "billing_invoices": "SELECT * FROM gold.billing_invoices ORDER BY id",
-    "history_items": "SELECT * FROM history.shop_items ORDER BY pos",
-    "history_invoices": "SELECT * FROM history.billing_invoices ORDER BY pos",
+    "history_items": "SELECT * EXCEPT (batch) FROM history.shop_items ORDER BY pos",
+    "history_invoices": "SELECT * EXCEPT (batch) FROM history.billing_invoices ORDER BY pos",
     "ddl": "SELECT source, `table`, target, status, class, kind, statement, decided_by, why "
     "FROM gold._ddl ORDER BY pos",
     "rejects": "SELECT stage, source, topic, offset, `row`, target, code, error, misfits, status "
@@ -73,7 +73,8 @@ HELD = {
     "updated, sum(deleted) AS deleted, sum(late) AS late, sum(stale) AS stale, sum(rejected) AS "
     "rejected FROM gold._progress GROUP BY target ORDER BY target",
 }
-"""What each table holds, but for what differs from run to run."""
+"""What each table holds, but for what differs from run to run, and batches of silver, of which a
+redecode takes several."""
 
 
 def squeezed(text: str) -> str:

@@ -631,8 +631,8 @@ def _kafka(servers: str, topic: str, isolation: str) -> Kafka:
 @pytest.mark.parametrize(
     ("protocol", "mechanism"),
     [
-        ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
-        ("SASL_SSL", "PLAIN"),
+        pytest.param("SASL_PLAINTEXT", "SCRAM-SHA-256", marks=pytest.mark.slow),
+        pytest.param("SASL_SSL", "PLAIN", marks=pytest.mark.slow),
         ("SASL_SSL", "SCRAM-SHA-512"),
     ],
 )

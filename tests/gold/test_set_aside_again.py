@@ -377,6 +377,7 @@ def test_a_key_that_one_table_gave_up_and_another_took_before_a_kill(
     assert lab.aside("t") == [] and lab.as_history("t")
 
 
+@pytest.mark.slow
 def test_a_target_made_anew_knows_where_its_history_was_trimmed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

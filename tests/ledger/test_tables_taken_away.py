@@ -58,6 +58,7 @@ def test_their_rows_never_meet_unless_somebody_says_so(
     assert gold() == [(1, "new"), (2, "old"), (7, "new")]
 
 
+@pytest.mark.slow
 def test_a_table_goes_with_its_database(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

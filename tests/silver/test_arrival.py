@@ -86,6 +86,7 @@ def test_any_log_keeps_the_order_of_its_offsets(
     assert project.ingest("sql", PLACES, "--json").records == places
 
 
+@pytest.mark.slow
 def test_a_new_epoch_repeats_offsets(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

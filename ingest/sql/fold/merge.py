@@ -94,10 +94,20 @@ def sql(merge: Merge) -> str:
 
 def insert_sql(merge: Merge) -> str:
     """What the MERGE comes to where the target has no row."""
-    inserted = _inserted(merge)
+    return into_nothing(merge.target, _inserted(merge), rows=merge.rows, where=_STANDS_ALONE)
+
+
+def into_nothing(target: str, values: Mapping[str, str], *, rows: str, where: str) -> str:
+    """The INSERT of rows `s` for which `where` is true into a target that has none; `values`: its
+    columns, each with SQL of its value.
+
+    It reads the target, so that Delta refuses it, as it does a MERGE, where another driver has
+    written there meanwhile: an INSERT that reads nothing would be let in, and each row be twice.
+    """
     return (
-        f"INSERT INTO {merge.target} ({quoted_list(inserted)}) "
-        f"SELECT {', '.join(inserted.values())} FROM {merge.rows} s WHERE {_STANDS_ALONE}"
+        f"INSERT INTO {target} ({quoted_list(values)}) "
+        f"SELECT {', '.join(values.values())} FROM {rows} s "
+        f"WHERE {where} AND NOT EXISTS (SELECT 1 FROM {target})"
     )
 
 
@@ -108,13 +118,18 @@ def _inserted(merge: Merge) -> dict[str, str]:
     """The columns of a row that is inserted, each with SQL of its value."""
     places = slots(merge.columns)
     data = [name for name in merge.sets if name not in merge.keys]
-    metadata = ("s._pos", "s._event_time", sql_text(merge.source), "s._source_table")
     return {
         **{name: f"s.{key}" for name, key in key_slots(merge.keys).items()},
         **{name: f"s.{places[name]}" for name in data},
-        **dict(zip(ROW_METADATA, metadata, strict=True)),
+        **row_metadata(merge.source),
         **({"_deleted_at": "s._deleted_at"} if merge.soft else {}),
     }
+
+
+def row_metadata(source: str) -> dict[str, str]:
+    """What gold adds to each row, with SQL of its value for a row `s` of a MERGE's source."""
+    values = ("s._pos", "s._event_time", sql_text(source), "s._source_table")
+    return dict(zip(ROW_METADATA, values, strict=True))
 
 
 def _new(merge: Merge, name: str, came: str) -> str:

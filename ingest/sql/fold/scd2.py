@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingest.position import message_of, source_part
+from ingest.sql.fold.merge import into_nothing, row_metadata
 from ingest.sql.fold.truncates import MergedTruncates
 from ingest.sql.fold.typed_changes import surprised, typed_changes
-from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, quoted_list, sql_text
@@ -241,10 +241,8 @@ def merge_sql(merge: Merge) -> str:
 
 def insert_sql(merge: Merge) -> str:
     """What the MERGE comes to where the target has no version."""
-    inserted = _inserted(merge)
-    return (
-        f"INSERT INTO {merge.target} ({quoted_list(inserted)}) "
-        f"SELECT {', '.join(inserted.values())} FROM ({merge.rows}) s WHERE s._act = 'put'"
+    return into_nothing(
+        merge.target, _inserted(merge), rows=f"({merge.rows})", where="s._act = 'put'"
     )
 
 
@@ -252,10 +250,9 @@ def _inserted(merge: Merge) -> dict[str, str]:
     """The columns of a version that is inserted, each with SQL of its value."""
     projection = merge.projection
     slots = {**projection.slots, **projection.key_slots}
-    metadata = ("s._pos", "s._event_time", sql_text(projection.source), "s._source_table")
     return {
         **{name: f"s.{slot}" for name, slot in slots.items()},
-        **dict(zip(ROW_METADATA, metadata, strict=True)),
+        **row_metadata(projection.source),
         **{name: f"s.{name}" for name in (*_ADDED, *(["_deleted_at"] if merge.soft else []))},
     }
 

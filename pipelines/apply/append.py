@@ -15,7 +15,7 @@ from ingest.sql.fold.reconstruction import with_keys
 from ingest.sql.projection import events
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.merge import run_merge
+from pipelines.apply.merge import run_insert, run_merge
 from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.watermarks import applied_watermarks
@@ -34,12 +34,10 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     if batch.maybe_written:
         raise Surprise
     new = append.rows(batch.projection, _images(batch), checked=True)
-    frame = frames.sql(append.named_rows(batch.projection, new))
     with surprises():
-        frames.warehouse.append(frame, "gold", batch.target)
-    last = frames.warehouse.last_commit("gold", batch.target)
-    inserted = int(last.metrics.get("numOutputRows") or 0)
-    return _applied(frames, batch, Counter(inserted=inserted))
+        statement = append.insert_sql(batch.target_table, batch.projection, new)
+        done = run_insert(frames, batch.target, statement)
+    return _applied(frames, batch, done)
 
 
 def exact(frames: Frames, batch: TableBatch) -> Applied:

@@ -12,7 +12,7 @@ from ingest.sql.fold.typed_changes import surprised, typed_changes
 from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection, as_today
 from ingest.sql.query import query, select
-from ingest.sql.quoting import quoted, sql_text
+from ingest.sql.quoting import quoted, quoted_list, sql_text
 
 IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
 """SQL that is true for the changes of silver that make a row."""
@@ -50,10 +50,22 @@ FROM lowest""",
     )
 
 
-def named_rows(projection: Projection, rows: str) -> str:
-    """SQL of `rows` with the target's own names, without their identity."""
-    names = "".join(f"{slot} AS {quoted(name)}, " for name, slot in projection.slots.items())
-    return f"SELECT {names}{', '.join(ROW_METADATA)} FROM ({rows})"
+def insert_sql(target: str, projection: Projection, rows: str) -> str:
+    """The INSERT of `rows` that are sure to be new.
+
+    Its condition is always true. It is there to read the target, so that Delta refuses the
+    statement where another driver has written there meanwhile: an INSERT that reads nothing would
+    be let in, and each image be twice. The first column has statistics in every file: where none
+    has a NULL no file is opened.
+    """
+    columns = [*projection.columns, *ROW_METADATA]
+    first = quoted(columns[0])
+    names = [*projection.slots.values(), *ROW_METADATA]
+    return (
+        f"INSERT INTO {target} ({quoted_list(columns)}) "
+        f"SELECT {', '.join(names)} FROM ({rows}) "
+        f"WHERE (SELECT count(*) FROM (SELECT 1 FROM {target} WHERE {first} IS NULL LIMIT 1)) < 2"
+    )
 
 
 def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) -> str:
@@ -62,7 +74,7 @@ def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) ->
     `earlier` is SQL of the silver rows applied before. A change whose lower copy comes later moves
     to the lower pos, also where a run that was cut off has put down the higher one.
     """
-    listed = ", ".join([*map(quoted, projection.columns), *ROW_METADATA])
+    listed = quoted_list([*projection.columns, *ROW_METADATA])
     names = [*projection.slots.values(), *ROW_METADATA]
     kept = ", ".join(f"r.{name}" for name in names if name != "_pos")
     change = identity_sql(projection.by_arrival)

@@ -152,6 +152,7 @@ def test_stop_ends_between_two_batches_or_within_one(kafka: str, tables: Warehou
     assert rows(tables, "offset", "value") == [(n, b"%d" % n) for n in range(30)]
 
 
+@pytest.mark.slow
 def test_a_message_above_every_limit_is_read_or_set_aside_whole(
     kafka: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -159,6 +159,7 @@ def test_what_failed_halfway_waits_to_be_approved_again(
     assert found == [{"id": 1, "b": "7"}]
 
 
+@pytest.mark.slow
 def test_what_a_failed_change_has_overtaken_waits_on(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +322,7 @@ def test_what_must_wait_keeps_nothing_beside_it(project: Project) -> None:
     assert project.ingest("ddl", "approve", rename, drop).code == 0
 
 
+@pytest.mark.slow
 def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

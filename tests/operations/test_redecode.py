@@ -14,6 +14,7 @@ SOURCE = "name: shop\nformat: debezium\nfiles: {path: 'landing/*.jsonl'}\n"
 HEARTBEAT = {"ts_ms": 1_700_000_000_000}
 
 
+@pytest.mark.slow
 def test_it_fails_where_a_run_does(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

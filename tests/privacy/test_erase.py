@@ -264,6 +264,7 @@ def test_a_proof_looks_for_the_texts_of_rows_that_are_gone(
     assert [row["status"] for row in found] == ["proved", "erased"]
 
 
+@pytest.mark.slow
 def test_what_is_no_key_or_not_decoded_is_refused(project: Project) -> None:
     played(project, "rows")
     for key, expected in {

@@ -225,6 +225,7 @@ def test_it_is_small_and_names_what_fails(file: Path, page: Page, project: Proje
     ]
 
 
+@pytest.mark.slow
 def test_how_long_what_waits_has_waited(project: Project) -> None:
     """The oldest message that silver lacks, the oldest change that a target lacks."""
     before = {row.get("table"): row for row in project.ingest("status", "--json").records}

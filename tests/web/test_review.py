@@ -81,6 +81,7 @@ def test_decided_by_http(
 
 
 @pytest.mark.usefixtures("a_browser")
+@pytest.mark.slow
 def test_what_a_button_approves_too_early_the_next_run_carries_out(
     spark: SparkSession,
     tmp_path: Path,

@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ingest.errors import PlatformError, TableError
 from pipelines.platform.class_archive import java_options
@@ -30,13 +31,15 @@ try:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.find_spark_home import _find_spark_home
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession, is_remote
 except ModuleNotFoundError as missing:
     raise PlatformError(
         f"there is no Spark here ({missing}): run on a Spark platform, or install the extra"
         " with `pip install 'delta-cdc-ingest[spark]'`."
     ) from missing
 
+P = ParamSpec("P")
+T = TypeVar("T")
 HERE = Path(__file__).parent
 NO_DICTIONARIES = {"parquet.enable.dictionary": "false"}
 """For Parquet files that are written often: to look for values that repeat costs more than a third
@@ -173,6 +176,39 @@ def having(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]
                 conf.unset(name)
             else:
                 conf.set(name, value_before)
+
+
+@contextmanager
+def called_back(function: Callable[P, T]) -> Iterator[Callable[P, T]]:
+    """The function, for Spark's JVM to call.
+
+    For each thread of the JVM that has called, and each run of a stream is a new one, py4j keeps a
+    socket and a thread of this process that waits for its next call, until the JVM collects what is
+    left of it. These are let go at the end. Spark Connect calls in another process.
+    """
+    if is_remote():
+        yield function
+        return
+    connections: set[Any] = set()
+
+    def noted(*args: P.args, **named: P.kwargs) -> T:
+        connections.add(_connection())
+        return function(*args, **named)
+
+    try:
+        yield noted
+    finally:
+        for connection in connections:
+            # Not closed: that would wait for the thread that reads it, which closes it itself.
+            with suppress(OSError, AttributeError):
+                connection.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _connection() -> Any:
+    """What py4j has this thread talk to the JVM by; None where it keeps none for a thread."""
+    client = getattr(SparkContext._gateway, "_gateway_client", None)
+    ask = getattr(client, "get_thread_connection", None)
+    return ask() if ask is not None else None
 
 
 def _refuse_variables(session: SparkSession) -> None:

@@ -37,7 +37,7 @@ from pipelines.platform.checkpoints import (
     write_whole,
 )
 from pipelines.platform.leases import lease
-from pipelines.platform.session import NO_DICTIONARIES, having, ordered_by
+from pipelines.platform.session import NO_DICTIONARIES, called_back, having, ordered_by
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
@@ -188,12 +188,12 @@ def _followed(
     stream = (
         _bronze(warehouse)
         .where(F.col("source") == source.name)
-        .writeStream.foreachBatch(batches.append)
-        .option("checkpointLocation", f"{checkpoint}/stream")
+        .writeStream.option("checkpointLocation", f"{checkpoint}/stream")
         .trigger(availableNow=True)
     )
     try:
-        stream.start().awaitTermination()
+        with called_back(batches.append) as append:
+            stream.foreachBatch(append).start().awaitTermination()
     except Exception as error:
         damage = damaged(source.name, f"{checkpoint}/stream", remove=checkpoint)
         if damage is not None:

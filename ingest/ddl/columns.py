@@ -9,7 +9,7 @@ import base64
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import NamedTuple
 
 from ingest.ddl.model import Column
@@ -656,5 +656,6 @@ def _decimal(text: str, scale: int) -> str | None:
     if len(digits) <= scale:
         return f"{whole}.{digits.ljust(scale, '0')}" if scale else whole
     # The source rounds half away from zero when it stores the default.
+    exact = Context(prec=len(plain) + abs(scale) + 1, Emax=MAX_EMAX, Emin=MIN_EMIN)
     unit = Decimal(1).scaleb(-scale)
-    return format(Decimal(plain).quantize(unit, rounding="ROUND_HALF_UP"), "f")
+    return format(Decimal(plain).quantize(unit, "ROUND_HALF_UP", exact), "f")

@@ -219,13 +219,19 @@ class TokenReader:
                 self.take()
 
     def written(self, first: int) -> str:
-        """The text from token `first` to the last one taken, as written but for quoted names."""
-        taken = self.tokens[first : self.index]
-        if not taken:
-            return ""
-        if any(token.kind == "quoted" for token in taken):
-            return "".join(token.text for token in taken)
-        return self.text[taken[0].start : taken[-1].end]
+        """The text from token `first` to the last one taken, as written but for quoted names and
+        for comments, which are a space."""
+        parts: list[str] = []
+        end: int | None = None
+        for token in self.tokens[first : self.index]:
+            if end is not None:
+                between = self.text[end : token.start]
+                parts.append(" " if between.strip() else between)
+            parts.append(
+                token.text if token.kind == "quoted" else self.text[token.start : token.end]
+            )
+            end = token.end
+        return "".join(parts)
 
 
 def _known_spelling(name: str, known: str | None) -> str:

@@ -129,7 +129,7 @@ def _retyped(reader: TokenReader, table: TableName, name: str) -> Clause:
             first = reader.index
             reader.skip()
             using = _conversion(reader, first, name, source_type=source_type)
-        elif reader.at_any({"ADD", "ALTER", "DROP", "MODIFY"}):  # DB2 puts no commas
+        elif reader.at_any({"ADD", "ALTER", "DROP", "MODIFY", "RENAME"}):  # DB2 puts no commas
             break
         else:
             pass_attribute(reader, strict=True)

@@ -33,7 +33,7 @@ _VERBS = {"ADD", "ALTER", "MODIFY", "DROP", "RENAME"}
 _NO_TYPE = set(
     """
     NOT NULL DEFAULT CONSTRAINT CHECK PRIMARY UNIQUE REFERENCES VISIBLE INVISIBLE GENERATED AS
-    ENCRYPT DECRYPT ANNOTATIONS COMMENT COLLATE ENABLE DISABLE DROP , ) ;
+    ENCRYPT DECRYPT ANNOTATIONS RESERVABLE COMMENT COLLATE ENABLE DISABLE DROP , ) ;
     """.split()
 )
 # Words that end a default's expression.
@@ -56,6 +56,20 @@ _AFTER_DEFAULT = {"NOT", "NULL", "COMMENT", "PRIMARY", "UNIQUE", "KEY", "AUTO_IN
     "FOR",
     "WITH",
     "IDENTITY",
+    "SPARSE",
+    "ROWGUIDCOL",
+    "MASKED",
+    "FILESTREAM",
+    "HIDDEN",
+    "IMPLICITLY",
+    "COMPRESSED",
+    "WITHOUT",
+    "SRID",
+    "ENGINE_ATTRIBUTE",
+    "SECONDARY_ENGINE_ATTRIBUTE",
+    "ANNOTATIONS",
+    "RESERVABLE",
+    "INLINE",
     *_VERBS,
 }
 _AFTER_COMPUTED = _AFTER_DEFAULT | {"STORED", "VIRTUAL", "PERSISTED", "PERSISTENT"}
@@ -82,6 +96,7 @@ _ATTRIBUTES = set(
     MINVALUE MAXVALUE CYCLE CACHE NOCYCLE NOCACHE ORDER NOORDER INLINE LENGTH LOGGED COMPACT
     KEEP NOKEEP SCALE NOSCALE EXTEND NOEXTEND NULLS DISTINCT
     BFILE STORE SECUREFILE BASICFILE AS COMMENT AND OR IN BETWEEN LIKE TRUE FALSE GLOBAL LOCAL
+    IMPLICITLY RESERVABLE COLUMN_SET ALL_SPARSE_COLUMNS
     """.split()
 )
 # What a database takes a name for, where other databases mean another type by it.
@@ -271,7 +286,7 @@ def _placed(reader: TokenReader) -> bool:
 
 def _behind_column(reader: TokenReader) -> bool:
     ended = reader.at_end() or reader.at(",") or reader.at(")")
-    return ended or reader.at_partitioning()
+    return ended or reader.at_partitioning() or reader.at_unused()
 
 
 def _of_bytes(reader: TokenReader) -> bool:
@@ -380,6 +395,8 @@ def _pass_expression(reader: TokenReader, ends: set[str]) -> int:
     """Moves past an expression, up to one of the words that may follow it; its first index."""
     first = reader.index
     while not _behind_column(reader):
+        if reader.index > first and any(reader.accept(*words) for words in _BEHIND_TYPE):
+            continue  # of a type that it is cast to
         if reader.index > first and reader.at_any(ends):
             break
         if reader.at("("):

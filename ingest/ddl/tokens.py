@@ -134,6 +134,10 @@ class TokenReader:
             self.at("PARTITION", "BY") or self.at("REMOVE", "PARTITIONING")
         )
 
+    def at_unused(self) -> bool:
+        """Oracle's way to drop columns that are cleaned up later, which no comma comes before."""
+        return self.dialect == "oracle" and self.at("SET", "UNUSED")
+
     def at_name(self, ahead: int = 0) -> bool:
         token = self.peek(ahead)
         # MySQL in ANSI_QUOTES mode logs "x" for a name.
@@ -211,7 +215,7 @@ class TokenReader:
         while not (self.at_end() or self.at(",") or self.at(")")):
             # No commas stand between clauses; `DROP STORAGE` and its like go on with one.
             verbs = _VERBS.get(self.dialect, _NONE)
-            if self.at_any(verbs) and not self.at_any(_NOUNS, ahead=1):
+            if self.at_unused() or (self.at_any(verbs) and not self.at_any(_NOUNS, ahead=1)):
                 return
             if self.at("("):
                 self.group()

@@ -28,7 +28,7 @@ from ingest.ddl.risks import Kind
 from ingest.ddl.tokens import TokenReader, Unread
 from ingest.ddl.widening import risk_within
 from ingest.values.canonical import base64_of, time_text
-from ingest.values.source_types import parse_type
+from ingest.values.source_types import DECIMALS, parse_type
 
 
 def read_modify(reader: TokenReader, table: TableName) -> list[Clause]:
@@ -352,6 +352,8 @@ def _implicit(type_: str | None, source_type: str) -> str | None:
     if type_ == "boolean":
         return "false"
     read = parse_type(source_type)
+    if read.name in DECIMALS and read.numbers:
+        return f"0.{'0' * read.numbers[1]}" if read.numbers[1:] > (0,) else "0"
     if read.name == "enum":
         return read.members[0] if read.members else None
     if read.name == "time":

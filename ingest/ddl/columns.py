@@ -17,7 +17,7 @@ from ingest.ddl.risks import Kind
 from ingest.ddl.tokens import Token, TokenReader, Unread
 from ingest.errors import DecodeError
 from ingest.values.canonical import base64_of, civil_text, decimal_text, time_text
-from ingest.values.source_types import parse_type, spark_type
+from ingest.values.source_types import DECIMALS, bits_type, parse_type, spark_type
 
 FAMILIES = {
     "mysql": "mysql",
@@ -122,6 +122,8 @@ _SYNONYMS = {
 }
 # Words that a name follows.
 _NAMED = {"CONSTRAINT", "COLLATE", "CHARSET", "COMPRESSION", "TABLESPACE"}
+_ORACLE_NUMBERS = {"float", "real", "double precision"}
+"""Oracle's other names of numbers, which are decimals there and come as text."""
 _SERIALS = {"serial", "bigserial", "smallserial", "serial2", "serial4", "serial8"}
 _BEHIND_TYPE = (
     ("WITH", "TIME", "ZONE"),
@@ -418,6 +420,17 @@ def _text(value: str | bool | None) -> str | None:
 
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_AS_WRITTEN = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?")
+"""Numbers that are the same text in a column of characters."""
+_CAST = re.compile(r"[\w\s.]+(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\)[\w\s]*)?(?:\[\s*\d*\s*\]\s*)*")
+_FRACTION = re.compile(r":\d\d\.(\d*[1-9])")
+_WRITTEN_ANEW = set(
+    """
+    money hstore tsvector tsquery macaddr macaddr8 cidr box circle line lseg path point polygon
+    geometry geography int4range int8range numrange tsrange tstzrange daterange int4multirange
+    int8multirange nummultirange tsmultirange tstzmultirange datemultirange
+    """.split()
+)
 _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
 _BITS_MOST = 64
 """Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
@@ -461,12 +474,12 @@ def literal_default(
     tokens: Sequence[Token], source_type: str | None, type_: str | None, *, dialect: str
 ) -> tuple[str | None, None] | None:
     """(canonical text, None), where NULL is None; None where the tokens are no plain literal."""
-    rest = _bare(tokens)
+    rest, casts = _bare(tokens)
     if len(rest) == 1 and rest[0].kind == "word":
         word = rest[0].text.upper()
         if word == "NULL":
             return None, None
-        if word in ("TRUE", "FALSE"):
+        if word in ("TRUE", "FALSE") and (type_ == "boolean" or not casts):
             return (word.lower() if type_ == "boolean" else str(int(word == "TRUE"))), None
         return None
     # DATE '2024-01-01', TIMESTAMP '…', and MySQL's character sets _utf8mb4'…'
@@ -475,12 +488,52 @@ def literal_default(
         rest = rest[1:] if typed or rest[0].text.startswith("_") else rest
     if len(rest) != 1:
         return None
-    if dialect == "oracle" and rest[0].kind == "string" and not rest[0].text:
+    literal: Token | None = rest[0]
+    for cast in casts:
+        literal = literal and _cast(literal, cast, type_ or "string", dialect=dialect)
+    if literal is None or _only_source_reads(literal, source_type or "", dialect):
+        return None
+    if dialect == "oracle" and literal.kind == "string" and not literal.text:
         return None, None  # Oracle has no empty text: it is NULL
     if dialect == "oracle" and parse_type(source_type or "").name == "raw":
-        return _of_raw(rest[0])
-    text = _canonical(rest[0], source_type or "", type_ or "string")
+        return _of_raw(literal)
+    text = _canonical(literal, source_type or "", type_ or "string", dialect=dialect)
     return None if text is None else (_padded(text, source_type or "", dialect), None)
+
+
+def _cast(literal: Token, cast: str, type_: str, *, dialect: str) -> Token | None:
+    """A literal as a cast makes it, in a column of Spark type `type_`: `1.7::int` is 2; None where
+    only the source can tell."""
+    to, read = type_in(cast, dialect), parse_type(cast)
+    if to == "binary" or read.name.endswith("]"):
+        return literal if to == type_ else None
+    if to in ("double", "timestamp"):
+        return literal if type_ != "string" and (to == "double" or to == type_) else None
+    if to != "string" or read.name in DECIMALS:
+        text = _canonical(literal, cast, to, dialect=dialect)
+        return None if text is None else literal._replace(text=text, kind="string")
+    length = read.numbers[0] if read.args and read.numbers else None
+    if read.name in ("char", "character") and length is None:
+        length = 1
+    texts = read.name.endswith(("char", "varying")) or read.name == "character"
+    return None if length is not None and (not texts or len(literal.text) > length) else literal
+
+
+def _only_source_reads(literal: Token, source_type: str, dialect: str) -> bool:
+    """Whether the source may keep another text than that of the literal: PostgreSQL's types that
+    write their values anew, bits that MySQL reads from characters, more digits of a second than
+    the column has."""
+    read, text = parse_type(source_type), literal.text
+    if dialect == "postgres":
+        written = read.name.startswith("interval") or read.name in _WRITTEN_ANEW
+        return written or (read.name.endswith("]") and text != "{}")
+    if dialect == "mysql" and read.name == "bit" and literal.kind == "string":
+        return bits_type(read) != "boolean"
+    fraction = _FRACTION.search(text)
+    if fraction is None or read.name not in ("datetime", "timestamp", "time", "smalldatetime"):
+        return False
+    kept = {"mysql": (*read.numbers, 0)[0], "tsql": 2 if read.name == "datetime" else 7}
+    return len(fraction[1]) > kept.get(dialect, 12)
 
 
 def _of_raw(token: Token) -> tuple[str, None] | None:
@@ -507,17 +560,26 @@ def _padded(text: str, source_type: str, dialect: str) -> str:
     return text.ljust(length) if text.isascii() else text
 
 
-def _bare(tokens: Sequence[Token]) -> list[Token]:
-    """Without enclosing parentheses, PostgreSQL's cast of a literal, and with a sign joined on."""
+def _bare(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]:
+    """Without enclosing parentheses and with a sign joined on; the types that PostgreSQL casts it
+    to, in order."""
     rest = _unwrapped(tokens)
-    cast = next((at for at, token in enumerate(rest) if token.text == "::"), len(rest))
-    if all(token.kind in ("word", "quoted", "number", "mark") for token in rest[cast:]):
-        rest = _unwrapped(rest[:cast] if cast else rest)
+    casts: list[str] = []
+    at = next((at for at, token in enumerate(rest) if token.text == "::"), len(rest))
+    if 0 < at < len(rest):
+        words = (
+            re.sub(r"\W", "_", token.text) if token.kind == "quoted" else token.text
+            for token in rest[at + 1 :]
+        )
+        casts = " ".join(words).replace(" . ", ".").split(" :: ")
+        if not all(_CAST.fullmatch(cast) for cast in casts):
+            return rest, []
+        rest = _unwrapped(rest[:at])
     marks = "".join(token.text for token in rest[:-1])
     number = rest[-1:]
     if number and number[0].kind == "number" and marks in ("-", "+", ".", "-.", "+."):
-        return [number[0]._replace(text=marks.replace("+", "") + number[0].text)]
-    return rest
+        return [number[0]._replace(text=marks.replace("+", "") + number[0].text)], casts
+    return rest, casts
 
 
 def _unwrapped(tokens: Sequence[Token]) -> list[Token]:
@@ -530,37 +592,58 @@ def _unwrapped(tokens: Sequence[Token]) -> list[Token]:
     return list(tokens[first : last + 1])
 
 
-def _canonical(token: Token, source_type: str, type_: str) -> str | None:
+def _canonical(token: Token, source_type: str, type_: str, *, dialect: str) -> str | None:
     """Canonical text of one literal in a column of Spark type `type_`; None where it has none."""
-    text = token.text
+    text, name = token.text, parse_type(source_type).name
     if token.kind in ("bits", "hex"):
         return _of_bits(text, 2 if token.kind == "bits" else 16, type_)
     if token.kind not in ("string", "number"):
         return None
-    if type_ == "binary" and _BYTEA.fullmatch(text) and parse_type(source_type).name == "bytea":
+    if type_ == "binary" and _BYTEA.fullmatch(text) and name == "bytea":
         return base64_of(bytes.fromhex(text[2:]))
     if type_ == "binary":
         return _base64(text)
     if type_ == "boolean":
         truth = _TRUTHS.get(text.strip().lower())
         return None if truth is None else str(truth).lower()
-    if type_.startswith("decimal("):
-        return _decimal(text, int(type_[:-1].partition(",")[2]))
+    if type_.startswith("decimal(") or (type_ == "string" and name in DECIMALS | _ORACLE_NUMBERS):
+        return _exact(text, source_type, type_, dialect=dialect)
     if type_ == "date":
         return _dated(_dashed(text)[:10])
     if type_ in ("timestamp", "timestamp_ntz"):
         return _dated(civil_text(_dashed(text), []))
     if type_ in ("int", "bigint") and not text.lstrip("+-").isdigit():
         return _decimal(text, 0)
-    if type_ == "int" and parse_type(source_type).name == "year" and _SHORT_YEAR.fullmatch(text):
+    if type_ == "int" and name == "year" and _SHORT_YEAR.fullmatch(text):
         return _year(int(text), text=token.kind == "string")
-    if type_ == "string" and parse_type(source_type).name == "time":
+    if type_ == "string" and name == "time":
         return _time(text)
-    if parse_type(source_type).name in ("enum", "set"):
+    if name in ("enum", "set"):
         return _labels(text, source_type)
-    if token.kind == "number" or type_ in ("int", "bigint", "double"):
+    if type_ in ("int", "bigint", "double"):
         return _plain_number(text)
-    return text
+    if token.kind == "number":
+        plain = _AS_WRITTEN.fullmatch(text)
+        return text if plain and not (plain[1] and dialect == "oracle") else None
+    return text.lower() if name == "uuid" else text
+
+
+def _exact(text: str, source_type: str, type_: str, *, dialect: str) -> str | None:
+    """A number as a column of decimals has it: with its scale, which may lie before the point, and
+    without one in its own digits, of which Oracle keeps no zero at the end."""
+    numbers = parse_type(source_type).numbers
+    if len(numbers) > 1 or (numbers and type_ == "string"):
+        return _decimal(text, (*numbers, 0)[1])
+    if type_ != "string":
+        return _decimal(text, int(type_[:-1].partition(",")[2]))
+    number = _plain_number(text)
+    try:
+        plain = decimal_text(number) if number is not None else None
+    except DecodeError:
+        return None
+    if plain is None or dialect != "oracle" or "." not in plain:
+        return plain
+    return plain.rstrip("0").removesuffix(".")
 
 
 def _time(text: str) -> str | None:
@@ -657,7 +740,8 @@ def _plain_number(text: str) -> str | None:
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         return None
-    return re.sub(r"^(-?)\.", r"\g<1>0.", text.removeprefix("+")).removesuffix(".")
+    plain = re.sub(r"^(-?)0*(?=\d)", r"\g<1>", text.removeprefix("+")).removesuffix(".")
+    return re.sub(r"^(-?)\.", r"\g<1>0.", plain)
 
 
 def _decimal(text: str, scale: int) -> str | None:

@@ -203,6 +203,8 @@ _STORED = {"LOB", "XMLTYPE", "VARRAY", "NESTED"}
 # What databases write behind the columns that are dropped.
 _AFTER_DROPPED = {"CASCADE", "CONSTRAINTS", "RESTRICT", "INVALIDATE", "CHECKPOINT", "ONLINE"}
 _PARTITIONS = {"PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS"}
+# How Greenplum and GaussDB say which rows a partition holds.
+_RANGES = {"START", "END", "EVERY", "VALUES"}
 # Rows go or come without a row event.
 _MOVES_ROWS = {"TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "SWITCH", "DETACH", "ATTACH"}
 # Clauses about names, storage, statistics and rights: no column and no row changes.
@@ -293,9 +295,11 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
             elements = read_elements(reader, strict=True)
     elif reader.at("("):
         elements = read_elements(reader, strict=True)
-    elif reader.at_any({"PARTITION", "SUBPARTITION"}) and reader.dialect != "postgres":
+    elif _at_partition(reader) or reader.at("SUPPLEMENTAL", "LOG") or _at_versions(reader):
         return passed_over(reader, table)
-    elif reader.at("SUPPLEMENTAL", "LOG") or reader.at("TABLEGROUP") or _at_versions(reader):
+    elif _at_tablegroup(reader) or (
+        reader.dialect == "db2" and _pass_db2_option(reader, added=True)
+    ):
         return passed_over(reader, table)
     elif reader.dialect == "oracle" and reader.at("CLUSTERING", "BY"):
         return passed_over(reader, table)
@@ -311,6 +315,43 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
         reader.skip()
     implicit = reader.dialect == "mysql"
     return [clause for element in elements for clause in _added(element, table, implicit=implicit)]
+
+
+def _at_partition(reader: TokenReader) -> bool:
+    """Whether a partition is added, and no column of that name, which PostgreSQL and SQL Server may
+    have: Greenplum's `PARTITION p START (1)`, GaussDB's `PARTITION p VALUES LESS THAN (1)`."""
+    if reader.at("DEFAULT", "PARTITION") and reader.dialect == "postgres":
+        return True
+    if not reader.at_any({"PARTITION", "SUBPARTITION"}):
+        return False
+    if reader.dialect != "postgres":
+        return reader.dialect != "tsql"
+    return reader.at_any(_RANGES, ahead=1) or reader.at_any(_RANGES, ahead=2)
+
+
+def _at_tablegroup(reader: TokenReader) -> bool:
+    return reader.dialect in ("mysql", "oracle") and reader.at("TABLEGROUP")
+
+
+def _pass_db2_option(reader: TokenReader, *, added: bool = False) -> bool:
+    """Whether it is none of a column or constraint what Db2 adds to a table or drops.
+
+    Raises Unread where the table is to hold the rows of a query.
+    Source: https://www.ibm.com/docs/en/db2/11.5?topic=statements-alter-table.
+    """
+    if reader.at("MATERIALIZED", "QUERY") or reader.at("QUERY", "("):
+        if added:
+            raise Unread("expected a column, got a query")
+        return True
+    if reader.accept("RESTRICT", "ON", "DROP"):
+        return True
+    for words in (("PERIOD", "SYSTEM_TIME"), ("PERIOD", "BUSINESS_TIME"), ("SECURITY", "POLICY")):
+        if reader.at(*words):
+            return True
+    if added:
+        return reader.at("VERSIONING", "USE") or reader.at("DISTRIBUTE", "BY")
+    last = not reader.at_name(1) or reader.at_any({"ADD", "ALTER", "DROP", "RENAME"}, ahead=1)
+    return last and reader.at_any({"VERSIONING", "DISTRIBUTION"})
 
 
 def _at_column_group(reader: TokenReader) -> bool:
@@ -384,14 +425,17 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.accept("PRIMARY", "KEY"):
         reader.skip()
         return [Clause(kind="change_key", table=table)]
-    if reader.at_any(_PARTITIONS) and (reader.at_name(1) or reader.at("(", ahead=1)):
+    default = reader.dialect == "postgres" and reader.at("DEFAULT", "PARTITION")
+    if default or (reader.at_any(_PARTITIONS) and (reader.at_name(1) or reader.at("(", ahead=1))):
         return _moved(reader, table)
     unused = reader.at("UNUSED") and reader.at_any({"COLUMN", "COLUMNS"}, ahead=1)
     if unused or reader.at("SUPPLEMENTAL", "LOG") or reader.at("COLUMNS", "CONTINUE"):
         return passed_over(reader, table)
     if reader.dialect == "oracle" and reader.at("CLUSTERING"):
         return passed_over(reader, table)
-    if _at_versions(reader) or _at_column_group(reader):
+    if _at_versions(reader) or _at_column_group(reader) or reader.at("(", "PERIOD", "FOR"):
+        return passed_over(reader, table)
+    if reader.dialect == "db2" and _pass_db2_option(reader):
         return passed_over(reader, table)
     if reader.at_any({"INDEX", "KEY"}) and reader.at_name(1) and not reader.at("CASCADE", ahead=1):
         kind: Kind = "change_key" if at_primary(reader, ahead=1) else "drop_index"
@@ -401,7 +445,7 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
         reader.at_any({"CONSTRAINT", "CHECK"}) and reader.at_name(1)
     ):
         return [_unconstrained(reader, table)]
-    if reader.at("UNIQUE") or reader.at("TABLEGROUP"):
+    if reader.at("UNIQUE") or _at_tablegroup(reader):
         return passed_over(reader, table)
     named = reader.accept("COLUMN")
     if reader.dialect == "tsql" and not named:

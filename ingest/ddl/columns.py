@@ -140,10 +140,19 @@ _NOT_OF_COLUMN = (
     ("STORE", "AS"),
     ("BY", "USER", "FOR", "STATISTICS"),
 )
-_NO_COLUMN = (("LIKE",), ("PERIOD", "FOR"), ("SUPPLEMENTAL", "LOG"))
+_NO_COLUMN = (
+    ("LIKE",),
+    ("PERIOD", "FOR"),
+    ("PERIOD", "SYSTEM_TIME"),  # Db2
+    ("PERIOD", "BUSINESS_TIME"),
+    ("SUPPLEMENTAL", "LOG"),
+)
 # Elements of a column list that define no column; INDEX and KEY are names outside MySQL.
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 _MYSQL_INDEXES = {"INDEX", "KEY", "FULLTEXT", "SPATIAL"}
+_INDEX_KINDS = {"CLUSTERING", "VECTOR", "COLUMNAR", "LOCAL", "GLOBAL", "CLUSTERED"}
+"""What stands before INDEX or KEY in databases that speak as MySQL does, and names columns too."""
+_OF_ORACLE_COLUMN = (("ADD", "DOMAIN"), ("DROP", "DOMAIN"), ("DROP", "IDENTITY"))
 
 
 class Element(NamedTuple):
@@ -180,14 +189,14 @@ def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
 
 
 def at_constraint(reader: TokenReader) -> bool:
-    clustering = reader.at("CLUSTERING") and reader.at("KEY", ahead=1)  # TokuDB
+    index = reader.at_any(_INDEX_KINDS) and reader.at_any({"INDEX", "KEY"}, ahead=1)
     if reader.at("EXCLUDE"):  # PostgreSQL; elsewhere, and there too, it may be a column's name
         return reader.at_any({"USING", "("}, ahead=1)
     if reader.dialect == "tsql" and reader.at("INDEX"):  # no name there, unless in brackets
         return True
-    return reader.at_any(_CONSTRAINTS) or (
-        reader.dialect == "mysql" and (clustering or reader.at_any(_MYSQL_INDEXES))
-    )
+    if reader.at_any(_CONSTRAINTS) or reader.at("NOT", "NULL"):
+        return True
+    return reader.dialect == "mysql" and (index or reader.at_any(_MYSQL_INDEXES))
 
 
 def read_constraint(reader: TokenReader) -> Element:
@@ -201,7 +210,7 @@ def read_constraint(reader: TokenReader) -> Element:
         while not (reader.at("(") or reader.at_end() or reader.at(",")):
             reader.take()  # an index name, USING BTREE, CLUSTERED
         keys = read_key(reader) if reader.at("(") else ()
-    elif reader.at_any(_MYSQL_INDEXES | {"UNIQUE", "CLUSTERING"}):
+    elif reader.at_any(_MYSQL_INDEXES | _INDEX_KINDS | {"UNIQUE"}):
         kind = "create_index"
     reader.skip()
     return Element(keys=keys, kind=kind)
@@ -225,6 +234,9 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
     Unknown attributes are passed over; `strict`: a word that no database has there is Unread.
     """
     own = reader.column()
+    if reader.dialect == "oracle" and any(reader.accept(*words) for words in _OF_ORACLE_COLUMN):
+        reader.skip()
+        return Element(column=Column(name=own))
     source_type = read_type(reader)
     type_ = None if source_type is None else type_in(source_type, reader.dialect)
     found: dict[str, str | bool | None] = {}

@@ -53,7 +53,8 @@ def _modified(element: Element, table: TableName) -> list[Clause]:
     if column is None:
         return [Clause(kind=element.kind, table=table, keys=element.keys)]
     kind: Kind
-    if column.source_type is not None:
+    # Oracle computes a column by another expression without saying its type.
+    if column.source_type is not None or element.computed is not None:
         kind = "modify_column"
     elif column.nullable is not None:
         kind = "nullability"
@@ -98,7 +99,11 @@ def read_alter(reader: TokenReader, table: TableName) -> list[Clause]:
         nullable = reader.tokens[reader.index - 3].text.upper() == "DROP"
         column = Column(name=name, nullable=nullable)
         return [Clause(kind="nullability", table=table, column=column)]
-    if reader.accept("SET", "EXPRESSION", "AS"):
+    # PostgreSQL, and Db2
+    anew = reader.accept("SET", "EXPRESSION", "AS") or (
+        reader.at("(", ahead=4) and reader.accept("SET", "GENERATED", "ALWAYS", "AS")
+    )
+    if anew:
         first = reader.index
         reader.skip()
         using = reader.written(first)
@@ -202,6 +207,7 @@ _EMPTY = {
 _STORED = {"LOB", "XMLTYPE", "VARRAY", "NESTED"}
 # What databases write behind the columns that are dropped.
 _AFTER_DROPPED = {"CASCADE", "CONSTRAINTS", "RESTRICT", "INVALIDATE", "CHECKPOINT", "ONLINE"}
+_CHARSETS = (("CHARACTER", "SET"), ("CHARSET",))
 _PARTITIONS = {"PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS"}
 # How Greenplum and GaussDB say which rows a partition holds.
 _RANGES = {"START", "END", "EVERY", "VALUES"}
@@ -521,8 +527,10 @@ def _moved(reader: TokenReader, table: TableName, verb: str = "") -> list[Clause
 
 
 def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
-    if verb == "EXCHANGE":
+    if verb in ("EXCHANGE", "SWITCH"):
         return _exchanged(reader, table)
+    if verb == "CONVERT" and any(reader.at("TO", *words, "BINARY") for words in _CHARSETS):
+        raise Unread("expected a character set, got bytes for the texts of all columns")
     if verb in _MOVES_ROWS or (verb == "CONVERT" and reader.at_any({"PARTITION", "TABLE"})):
         return _moved(reader, table, verb)
     if verb == "FIRST" and reader.at("PARTITION"):  # TiDB: those below a value are dropped
@@ -546,14 +554,15 @@ def _filtered(reader: TokenReader, first: int) -> bool:
 
 
 def _exchanged(reader: TokenReader, table: TableName) -> list[Clause]:
-    """`EXCHANGE PARTITION p WITH TABLE t`: the rows of both tables are others then."""
-    while not (reader.at_end() or reader.at(",") or reader.at("WITH", "TABLE")):
+    """`EXCHANGE PARTITION p WITH TABLE t`, SQL Server's `SWITCH TO t`: the rows of both tables are
+    others then."""
+    while not (reader.at_end() or reader.at(",") or reader.at("WITH", "TABLE") or reader.at("TO")):
         if reader.at("("):
             reader.group()
         else:
             reader.take()
     changed = [table]
-    if reader.accept("WITH", "TABLE"):
+    if reader.accept("WITH", "TABLE") or reader.accept("TO"):
         changed.append(_beside(reader, table))
     reader.skip()
     return [Clause(kind="change_partition", table=each) for each in changed]

@@ -44,6 +44,11 @@ _AFTER_TRUNCATED = set(
     MATERIALIZED VIEW SNAPSHOT LOG IGNORE RESTRICT WHEN DELETE TRIGGERS IMMEDIATE WAIT NOWAIT
     """.split()
 )
+_SCHEMA_CHANGE = re.compile(
+    r"\b(?:ALTER|CREATE|DROP|TRUNCATE|RENAME)\s+TABLE\b|\bsp_rename\b", re.IGNORECASE
+)
+# Objects that go with the columns that are of them, and what goes with the tables in it.
+_TYPES = {"TYPE", "DOMAIN", "EXTENSION"}
 _RENAME_ARGUMENTS = ("objname", "newname", "objtype")
 # What is never closed goes on to the end of the text.
 _PART = re.compile(r'\[((?:[^\]]|\]\])*+)(?:\]|\Z)|"((?:[^"]|"")*+)(?:"|\Z)|([^.\[\]"]+)')
@@ -60,6 +65,8 @@ def read_statement(reader: TokenReader) -> list[Clause]:
         clauses = _sp_rename(reader, verb)
     elif verb == "USE":
         clauses = _used(reader)
+    elif verb == "DO" and reader.dialect == "postgres":
+        clauses = _run(reader)
     elif verb in _OTHER:
         clauses = _rest(reader)
     else:
@@ -125,6 +132,30 @@ def _rest(reader: TokenReader) -> list[Clause]:
     return [Clause(kind="other", table=reader.place)]
 
 
+def _unknown(reader: TokenReader) -> list[Clause]:
+    """What it does to which tables does not stand in the text."""
+    return [Clause(kind="unparsed", table=reader.place)]
+
+
+def _passed(reader: TokenReader, *phrases: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Which of these words come in what is left of the statement, which is passed over."""
+    found: set[tuple[str, ...]] = set()
+    while not reader.at_end():
+        found |= {phrase for phrase in phrases if reader.at(*phrase)}
+        reader.take()
+    return found
+
+
+def _run(reader: TokenReader) -> list[Clause]:
+    """A text that is run as statements, SQL Server's EXEC('…'), PostgreSQL's DO $$…$$: no concern
+    of any table unless it speaks of tables."""
+    known = True
+    while not reader.at_end():
+        token = reader.take()
+        known &= token.kind != "string" or _SCHEMA_CHANGE.search(token.text) is None
+    return _rest(reader) if known else _unknown(reader)
+
+
 def _used(reader: TokenReader) -> list[Clause]:
     """`USE db`: what follows is of that database, and not of the message's table."""
     other = Clause(kind="other", table=reader.place)
@@ -168,7 +199,7 @@ def _alter(reader: TokenReader) -> list[Clause]:
     if reader.dialect == "tsql" and reader.accept("SCHEMA"):
         return _transferred(reader)
     if not reader.accept("TABLE"):
-        return _rest(reader)
+        return _unknown(reader) if _alters_unnamed(reader) else _rest(reader)
     if reader.accept("ALL", "IN"):
         return _rest(reader)
     reader.accept("IF", "EXISTS")
@@ -183,6 +214,19 @@ def _alter(reader: TokenReader) -> list[Clause]:
     told_apart = (token.text.upper() in _UNIQUE for token in reader.tokens[first : reader.index])
     gone = [Clause(kind="change_partition", table=table)] if ignores and any(told_apart) else []
     return [*gone, *clauses]
+
+
+def _alters_unnamed(reader: TokenReader) -> bool:
+    """Whether it changes tables that it does not name: an enum's label in every row, the name of
+    all that is in a schema or database."""
+    if reader.dialect == "mysql":
+        return False
+    if reader.at_any({"SCHEMA", "DATABASE"}):
+        return bool(_passed(reader, ("RENAME", "TO"), ("MODIFY", "NAME")))
+    if not reader.at("TYPE") or reader.dialect != "postgres":
+        return False
+    found = _passed(reader, ("RENAME", "VALUE"), ("ATTRIBUTE",), ("CASCADE",))
+    return ("RENAME", "VALUE") in found or len(found) == 2
 
 
 def _transferred(reader: TokenReader) -> list[Clause]:
@@ -247,13 +291,34 @@ def _drop(reader: TokenReader) -> list[Clause]:
         return [_indexed(reader, "change_key" if at_primary(reader) else "drop_index")]
     if reader.at_any({"DATABASE", "SCHEMA"}):
         return _drop_databases(reader)
+    if reader.dialect == "oracle" and reader.accept("USER"):
+        return _drop_user(reader)
     if not (reader.accept("TABLE") or reader.accept("TABLES")):
-        return _rest(reader)
+        return _unknown(reader) if _drops_unnamed(reader) else _rest(reader)
     reader.accept("IF", "EXISTS")
     tables = [reader.table()]
     while reader.accept(","):
         tables.append(reader.table())
     return [Clause(kind="drop_table", table=table) for table in tables]
+
+
+def _drops_unnamed(reader: TokenReader) -> bool:
+    """Whether tables or columns go that it does not name."""
+    if reader.dialect == "postgres":
+        types = reader.at_any(_TYPES) and bool(_passed(reader, ("CASCADE",)))
+        return types or reader.at("OWNED", "BY")
+    if reader.at("TABLESPACE"):
+        return reader.dialect == "db2" or bool(_passed(reader, ("INCLUDING", "CONTENTS")))
+    return False
+
+
+def _drop_user(reader: TokenReader) -> list[Clause]:
+    """Oracle: a user is a schema, whose tables go with it where it says CASCADE."""
+    reader.accept("IF", "EXISTS")
+    owned = reader.locate([reader.name(), ""])._replace(name=None)
+    if not reader.at("CASCADE"):
+        return _rest(reader)
+    return [Clause(kind="drop_database", table=owned)]
 
 
 def _drop_databases(reader: TokenReader) -> list[Clause]:
@@ -278,8 +343,10 @@ def _rename(reader: TokenReader) -> list[Clause]:
         table = reader.table()
         _pass_wait(reader)
         reader.expect("TO")
-        clause = Clause(kind="rename_table", table=table, new_table=reader.new_table())
-        renamed.append(clause)
+        new = reader.new_table()
+        if reader.dialect == "db2":  # it stays in its schema
+            new = table._replace(name=new.name)
+        renamed.append(Clause(kind="rename_table", table=table, new_table=new))
         if not reader.accept(","):
             return renamed
 
@@ -315,12 +382,15 @@ def _comment(reader: TokenReader) -> list[Clause]:
 
 
 def _sp_rename(reader: TokenReader, verb: str) -> list[Clause]:
-    """SQL Server: `EXEC sp_rename 'dbo.t.old', 'new', 'COLUMN'`; any other procedure is `other`."""
+    """SQL Server: `EXEC sp_rename 'dbo.t.old', 'new', 'COLUMN'`; another procedure is
+    `other`."""
     if reader.at("@") and reader.at("=", ahead=2):  # what it gives back
         reader.index += 3
-    called = verb == "SP_RENAME" or (reader.at_name() and reader.path()[-1].lower() == "sp_rename")
-    if not called:
-        return _rest(reader)
+    name = verb.lower()
+    if name != "sp_rename":
+        name = reader.path()[-1].lower() if reader.at_name() else ""
+    if name != "sp_rename":
+        return _unknown(reader) if name == "sp_renamedb" else _run(reader)
     words = _arguments(reader)
     if len(words) < 2:
         raise Unread("expected sp_rename with an old and a new name")
@@ -336,7 +406,7 @@ def _sp_rename(reader: TokenReader, verb: str) -> list[Clause]:
         table = reader.locate(path)
         renamed = table._replace(name=words[1])
         return [Clause(kind="rename_table", table=table, new_table=renamed)]
-    return [Clause(kind="other", table=reader.place)]
+    return _unknown(reader) if what == "DATABASE" else _rest(reader)
 
 
 def _arguments(reader: TokenReader) -> list[str]:

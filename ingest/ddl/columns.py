@@ -104,7 +104,7 @@ _ATTRIBUTES = set(
 # https://learn.microsoft.com/en-us/sql/t-sql/data-types/decimal-and-numeric-transact-sql;
 # https://www.ibm.com/docs/en/db2/11.5?topic=statements-create-table;
 # https://docs.oracle.com/en/database/oracle/oracle-database/19/sqlrf/Data-Types.html (ANSI types).
-_SYNONYMS = {
+SYNONYMS = {
     ("mysql", "bool"): "tinyint(1)",
     ("mysql", "boolean"): "tinyint(1)",
     ("mysql", "long"): "mediumtext",
@@ -349,7 +349,7 @@ def type_in(source_type: str, dialect: str) -> str:
     if dialect == "postgres":
         source_type = _CATALOGUE.sub("", source_type)
     read = parse_type(source_type)
-    own = None if read.args else _SYNONYMS.get((dialect, read.name))
+    own = None if read.args else SYNONYMS.get((dialect, read.name))
     return spark_type(own or source_type, FAMILIES[dialect])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ingest.ddl.columns import FIXED_LENGTH, STRIPPED
+from ingest.ddl.columns import FIXED_LENGTH, STRIPPED, SYNONYMS
 from ingest.ddl.risks import Risk
 from ingest.values.source_types import SourceType, parse_type
 
@@ -51,7 +51,7 @@ _NAMES = {
 }
 """Other names of types, in every database that knows them; all but `bool` of MySQL."""
 _UNBOUNDED = {"postgres": ("text", "varchar"), "tsql": ("text",)}
-_NATIONAL = {"nchar", "nvarchar", "ntext"}
+_NATIONAL = {"nchar", "nvarchar", "ntext", "nvarchar2"}
 _WHOLE = {
     "tinyint": 1,
     "smallint": 2,
@@ -84,6 +84,8 @@ _FLOATING = {
 }
 _SINGLE_BITS = 24
 _NUMERIC = {*_WHOLE, *_FLOATING, "decimal", "number"}
+_ORACLE_BITS = {"float": "126", "double precision": "126", "real": "63"}
+"""Oracle's names of numbers of so many bits at most."""
 _DIGITS = {1: 3, 2: 5, 3: 8, 4: 10, 8: 20}
 """Bytes of a whole number -> its digits at most."""
 _FLOATS = {("mysql", "real"): "double"} | {
@@ -178,7 +180,7 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
         return _compared(held, holds)
     keeps, kept = _moment(new, dialect), _moment(old, dialect)
     if keeps is not None and kept is not None:
-        return _compared(kept, keeps)
+        return "destructive" if _rounds_moment(old, new, dialect) else _compared(kept, keeps)
     if old.name == new.name:
         return _signed(old, new, _sized(_numbers(old, dialect), _numbers(new, dialect)))
     enumerated = old.name in ("enum", "set") and new.name in _TEXTS
@@ -192,14 +194,21 @@ def _signed(old: SourceType, new: SourceType, risk: Risk) -> Risk:
 
 
 def cuts(before: str, after: str, *, dialect: str = "mysql") -> bool:
-    """Whether the source cuts numbers off although gold's type of `after` holds those of `before`:
-    negative ones, or digits that its own type has no room for."""
+    """Whether the source changes numbers although gold's type of `after` holds those of `before`:
+    cuts off negative ones, or digits that its own type has no room for, or rounds them."""
     return _beyond(_named(before, dialect), _named(after, dialect))
 
 
 def _beyond(old: SourceType, new: SourceType) -> bool:
+    if old.name == "year" and new.name in _FLOATING:
+        old = old._replace(name="smallint")
+    if new.name == "bit":
+        return old.name in _NUMERIC
     if old.name not in _NUMERIC or new.name not in _NUMERIC:
         return False
+    scale, scale_before = ((*type_.numbers, 0, 0)[1] for type_ in (new, old))
+    if scale < min(0, scale_before):
+        return True  # rounded to tens or more
     if new.unsigned and not old.unsigned:
         return True
     bytes_before, bytes_now = _WHOLE.get(old.name), _WHOLE.get(new.name)
@@ -216,7 +225,7 @@ def _beyond(old: SourceType, new: SourceType) -> bool:
 
 def repads(before: str, after: str, *, dialect: str = "mysql") -> bool:
     """Whether the source fills the values that it has up to another length, or strips what they
-    were filled with.
+    were filled with; PostgreSQL's bits are filled where the statement casts them.
 
     Sources: https://dev.mysql.com/doc/refman/8.4/en/binary-varbinary.html;
     https://www.postgresql.org/docs/current/datatype-character.html; SQL Server's CHAR and BINARY,
@@ -224,6 +233,8 @@ def repads(before: str, after: str, *, dialect: str = "mysql") -> bool:
     """
     old, new = _named(before, dialect), _named(after, dialect)
     held, holds = _capacity(old, dialect), _capacity(new, dialect)
+    if dialect == "postgres" and old.name == new.name == "bit":
+        return (*old.numbers, 1)[0] != (*new.numbers, 1)[0]
     if held is None or holds is None:
         return False
     if dialect == "mysql" and new.name in STRIPPED:
@@ -248,7 +259,12 @@ def _rounds(old: SourceType, new: SourceType) -> bool:
 def _named(source_type: str, dialect: str) -> SourceType:
     """The type by the name that all its names have, with a decimal's scale and without a width."""
     type_ = parse_type(source_type)
+    if not type_.args and (dialect, type_.name) in SYNONYMS:
+        synonym = parse_type(SYNONYMS[dialect, type_.name])
+        type_ = type_._replace(name=synonym.name, args=synonym.args)
     name = _NAMES.get(type_.name, type_.name).removesuffix(" for bit data")
+    if dialect == "oracle" and name in _ORACLE_BITS:
+        return type_._replace(name="number of bits", args=type_.args or _ORACLE_BITS[name])
     if name in ("float", "real") and (floating := _floating(name, type_.args, dialect)):
         return type_._replace(name=floating, args="")
     if dialect == "mysql" and name in ("boolean", "year"):
@@ -294,10 +310,26 @@ def _moment(type_: SourceType, dialect: str) -> int | None:
     return _numbers(type_, dialect)[0] if dialect in ("oracle", "tsql") else None
 
 
+def _rounds_moment(old: SourceType, new: SourceType, dialect: str) -> bool:
+    """Whether SQL Server rounds to or from DATETIME, whose values are thirds of a hundredth of a
+    second and shown in thousandths: .005 becomes .007, and .003 in more digits .0033333.
+
+    Sources: https://learn.microsoft.com/en-us/sql/t-sql/data-types/datetime-transact-sql (Rounding
+    of datetime fractional second precision); breaking changes of SQL Server 2016, datetime to
+    datetime2.
+    """
+    if dialect != "tsql" or "datetime" not in (old.name, new.name):
+        return False
+    other = _numbers(new if old.name == "datetime" else old, dialect)
+    return other > ((3,) if old.name == "datetime" else (2,))
+
+
 def _unit(type_: SourceType, dialect: str) -> str:
     """`char` or `byte`, where the length tells, or MySQL does."""
     if dialect == "mysql" and type_.name in _TEXTS:
         return "byte" if type_.name.endswith("text") else "char" if "char" in type_.name else ""
+    if dialect == "oracle" and type_.name in _NATIONAL:
+        return "char"
     length = _LENGTH.fullmatch(type_.args.strip())
     return _UNITS.get(length[3].lower(), "") if length else ""
 
@@ -312,7 +344,11 @@ def _capacity(type_: SourceType, dialect: str) -> int | None:
     unbounded = type_.args.strip().lower() == "max" or type_.name.endswith("varying")
     if type_.name in _UNBOUNDED.get(dialect, ()):
         unbounded = True
-    return 1 << 32 if unbounded else _CAPACITY.get(type_.name, 1)
+    if unbounded or (dialect == "oracle" and type_.name == "blob"):
+        return 1 << 32
+    if dialect == "db2" and type_.name in ("clob", "blob"):
+        return 1 << 20
+    return _CAPACITY.get(type_.name, 1)
 
 
 def _compared(old: int, new: int) -> Risk:

@@ -317,7 +317,10 @@ def _as_bytes(name: re.Match[str]) -> str:
     return word.replace("TEXT", "BLOB").replace("VARCHAR", "VARBINARY").replace("CHAR", "BINARY")
 
 
-_CATALOGUE = re.compile(r'^"?pg_catalog"?\.', re.IGNORECASE)
+_CATALOGUES = {
+    "postgres": re.compile(r'^"?pg_catalog"?\.', re.IGNORECASE),
+    "tsql": re.compile(r"^sys\.", re.IGNORECASE),
+}
 _BYTES = re.compile(r"^(?:VAR)?CHAR\b|^(?:TINY|MEDIUM|LONG)?TEXT\b", re.IGNORECASE)
 
 
@@ -346,8 +349,8 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
 
 def type_in(source_type: str, dialect: str) -> str:
     """The Spark type of a type in a statement of `dialect`, which has names of its own for some."""
-    if dialect == "postgres":
-        source_type = _CATALOGUE.sub("", source_type)
+    if dialect in _CATALOGUES:
+        source_type = _CATALOGUES[dialect].sub("", source_type)
     read = parse_type(source_type)
     own = None if read.args else SYNONYMS.get((dialect, read.name))
     return spark_type(own or source_type, FAMILIES[dialect])

@@ -16,16 +16,18 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _INT32 = set(
     """
     tinyint smallint mediumint int integer int1 int2 int3 int4 int16 int24 int32 middleint
-    smallserial serial4 year byte short
+    smallserial serial2 serial4 year byte short
     """.split()
 )
+_WHOLE_INT32 = {"int", "integer", "int4", "int32"}
+"""Those that have all 32 bits, and without a sign are larger."""
 _INT64 = {"bigint", "int64", "int8", "long", "bigserial", "serial8"}
 _UNSIGNED = {
     **dict.fromkeys(("uint1", "uint2", "uint8", "uint16", "uint24"), "int"),
     **dict.fromkeys(("uint", "uint4", "uint32"), "bigint"),
     "uint64": "decimal(20,0)",
 }
-DECIMALS = {"decimal", "numeric", "number", "fixed", "dec"}
+DECIMALS = {"decimal", "numeric", "number", "fixed", "dec", "num"}
 """What databases call numbers with a point that stays."""
 _DOUBLES = {
     "float",
@@ -48,7 +50,10 @@ _BINARY = {"blob", "tinyblob", "mediumblob", "longblob", "binary", "varbinary", 
     "bytes",
     "binary varying",
     "binary large object",
-    *(f"{text} for bit data" for text in ("char", "character", "varchar", "long varchar")),  # Db2
+    *(  # Db2
+        f"{text} for bit data"
+        for text in "char,character,varchar,long varchar,char varying,character varying".split(",")
+    ),
 }
 _INSTANTS = {
     "timestamptz",
@@ -130,7 +135,7 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
     if name in {"serial"}:
         return "int" if family == "postgres" else "decimal(20,0)"
     if name in _INT32:
-        return "bigint" if type_.unsigned and name in {"int", "integer", "int32"} else "int"
+        return "bigint" if type_.unsigned and name in _WHOLE_INT32 else "int"
     if name in _INT64:
         return "decimal(20,0)" if type_.unsigned else "bigint"
     if name in _UNSIGNED:

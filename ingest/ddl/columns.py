@@ -611,7 +611,10 @@ def _canonical(token: Token, source_type: str, type_: str, *, dialect: str) -> s
     """Canonical text of one literal in a column of Spark type `type_`; None where it has none."""
     text, name = token.text, parse_type(source_type).name
     if token.kind in ("bits", "hex"):
-        return _of_bits(text, 2 if token.kind == "bits" else 16, type_)
+        base = 2 if token.kind == "bits" else 16
+        if type_ == "string" and dialect == "postgres":
+            return _binary_digits(text, base)
+        return _of_bits(text, base, type_)
     if token.kind not in ("string", "number"):
         return None
     if type_ == "binary" and _BYTEA.fullmatch(text) and name == "bytea":
@@ -729,6 +732,16 @@ def _dated(text: str) -> str | None:
     return text
 
 
+def _binary_digits(digits: str, base: int) -> str | None:
+    """What PostgreSQL's bit(n) holds: `B'101'` and `X'1F'` are the text of their binary digits."""
+    if base == 2:
+        return digits
+    try:
+        return "".join(f"{int(digit, 16):04b}" for digit in digits)
+    except ValueError:
+        return None
+
+
 def _of_bits(digits: str, base: int, type_: str) -> str | None:
     """`b'101'`, `x'4F'`, `0x4F` by the column's type: a number, a truth, bytes, characters."""
     try:
@@ -743,8 +756,6 @@ def _of_bits(digits: str, base: int, type_: str) -> str | None:
     data = number.to_bytes(size, "big")
     if type_ == "binary":
         return base64_of(data)
-    if base == 2:
-        return digits  # PostgreSQL's bit(n) is text of its digits
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -10,6 +10,7 @@ from ingest.ddl.parse import dialect_of
 _SAID_ELSEWHERE = re.compile(r"'(?:[^'\\]|\\.|'')*+(?:'|\Z)|/\*.*?(?:\*/|\Z)|--[^\n]*", re.DOTALL)
 """Strings and comments, which go on to the end where nothing closes them: their words say nothing
 of the dialect."""
+_NAME = re.compile(r'"[^"]*+"')
 _QUOTED = re.compile(r'\b(?:TABLE|INDEX|COLUMN|ON|EXISTS)\s+"', re.IGNORECASE)
 _ORACLE = re.compile(
     r"\b(?:N?VARCHAR2|NUMBER|N?CLOB|BINARY_(?:FLOAT|DOUBLE)|LONG\s+RAW|SYSDATE|MODIFY\s*\()",
@@ -33,7 +34,7 @@ _DIALECT_SYNTAX = (
     (
         "tsql",
         re.compile(
-            r"\[\w+\]|\b(?:NVARCHAR|DATETIME2|DATETIMEOFFSET|UNIQUEIDENTIFIER|SMALLDATETIME"
+            r"\[[^\W\d][^\]\[]*+\]|\b(?:NVARCHAR|DATETIME2|DATETIMEOFFSET|UNIQUEIDENTIFIER|SMALLDATETIME"
             r"|sp_rename)\b",
             re.IGNORECASE,
         ),
@@ -63,12 +64,12 @@ def guess_dialect(text: str, *, db: str | None = None, schema: str | None = None
 
     A table without a schema, or with its database as one, is MySQL's unless the text says
     otherwise; one with a schema and no telling word is Oracle's where the schema is in capitals, as
-    unquoted names are there, else PostgreSQL's.
+    unquoted names are there, SQL Server's where it is its first schema, else PostgreSQL's.
     """
     if schema == db:
         schema = None
     plain = _SAID_ELSEWHERE.sub(" ", text)
-    if "`" in plain:
+    if "`" in _NAME.sub(" ", plain):
         return "mysql"
     if _ORACLE.search(_COLUMN_CALLED.sub(" ", plain)):
         return "oracle"
@@ -77,4 +78,6 @@ def guess_dialect(text: str, *, db: str | None = None, schema: str | None = None
     for dialect, words in _DIALECT_SYNTAX:
         if words.search(plain):
             return dialect
+    if schema.lower() == "dbo":
+        return "tsql"
     return "oracle" if schema.isupper() else "postgres"

@@ -120,6 +120,7 @@ def test_reading_takes_linear_time() -> None:
     assert parse(f"ALTER TABLE t ADD a INT {parens}").columns == ()
     assert guess_dialect("/* " * 100_000, schema="s") == "postgres"
     assert guess_dialect("'" + "\\'" * 100_000, schema="s") == "postgres"
+    assert guess_dialect("[a" * 100_000 + '"' * 99_999, schema="s") == "postgres"
     assert not is_truncate("/* a */ \n" * 20_000 + "/*")
     assert not is_truncate(" " * 200_000 + "TRUNCATE" + " " * 200_000)
 
@@ -335,3 +336,18 @@ def test_words_that_no_column_has_leave_an_addition_unparsed() -> None:
 )
 def test_a_columns_name_says_nothing_of_the_dialect(text: str, dialect: str) -> None:
     assert guess_dialect(text) == dialect
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "dialect"),
+    [
+        ('ALTER TABLE t ADD "a`b" numeric', "public", "postgres"),
+        ('ALTER TABLE "a`b" ADD (c TIMESTAMP)', "HR", "oracle"),
+        ("ALTER TABLE t ADD a int[3], ADD b int ARRAY[4]", "public", "postgres"),
+        ("ALTER TABLE t ADD [a b] int", "sales", "tsql"),
+        ("ALTER TABLE t ALTER COLUMN a int", "dbo", "tsql"),
+        ('ALTER TABLE t ADD `a"b` int', "shop", "mysql"),
+    ],
+)
+def test_names_and_lengths_say_nothing_of_the_dialect(text: str, schema: str, dialect: str) -> None:
+    assert guess_dialect(text, db="shop", schema=schema) == dialect

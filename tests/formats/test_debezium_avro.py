@@ -310,6 +310,50 @@ def test_rows_of_ticdcs_avro(tmp_path: Path) -> None:
         assert tuple(row[name] for name in names) == wanted
 
 
+def test_columns_of_ticdcs_debezium_avro(tmp_path: Path) -> None:
+    """Each field names its column, where Avro's name is another, and TiDB's type.
+
+    https://github.com/pingcap/ticdc, pkg/sink/codec/debezium/avro.go (protocol=debezium-avro).
+    """
+
+    def column(own: str, type_: Any, tidb: str) -> dict[str, Any]:
+        name = own.replace("-", "_")
+        return {"name": name, "type": type_, "connect.field": own, "tidb_type": tidb}
+
+    key = [column("row-id", "int", "int")]
+    fields = [
+        *key,
+        column("pic", ["null", "string"], "blob"),
+        column("total-big", ["null", "string"], "bigint unsigned"),
+    ]
+    row = {"type": "record", "name": "crates", "namespace": "depot.wms", "fields": fields}
+    source = [("connector", "string"), ("db", "string"), ("table", "string"), ("commit_ts", "long")]
+    names = [{"name": name, "type": type_} for name, type_ in source]
+    envelope = [
+        {"name": "before", "type": ["null", row], "default": None},
+        {"name": "after", "type": ["null", "depot.wms.crates"], "default": None},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": names}},
+        {"name": "op", "type": "string"},
+    ]
+    schemas = [
+        {"type": "record", "name": "cratesKey", "fields": key},
+        {"type": "record", "name": "cratesEnvelope", "fields": envelope},
+    ]
+    after = {"row_id": 1, "pic": "/9j/", "total_big": "18446744073709551615"}
+    place = {"connector": "TiCDC", "db": "wms", "table": "crates", "commit_ts": 45 * 10**16}
+    sent = [{"row_id": 1}, {"before": None, "after": after, "source": place, "op": "c"}]
+    framed = []
+    for id_, (schema, value) in enumerate(zip(schemas, sent, strict=True), 1):
+        (tmp_path / f"{id_}.avsc").write_text(json.dumps(schema))
+        framed.append(b"\0" + id_.to_bytes(4, "big") + written(schema, value))
+    reader = reader_of(options={"schema_folder": str(tmp_path)})
+    made, change = map(as_json, reader.rows(Message(framed[1], framed[0])))
+    assert change["key"] == {"row-id": "1"}
+    wanted = {"row-id": "1", "pic": "/9j/", "total-big": "18446744073709551615"}
+    assert change["after"] == wanted
+    assert [column["type"] for column in made["columns"]] == ["int", "binary", "decimal(20,0)"]
+
+
 @pytest.mark.parametrize("flattened", [False, True])
 @pytest.mark.parametrize(
     ("before", "after", "op"),

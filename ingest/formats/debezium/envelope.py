@@ -447,7 +447,8 @@ LOSSES = (
     Loss(
         "NULL beside a default",
         "comes as the column's default; set the converter's replace.null.with.default=false, or "
-        "Avro's ignore.default.for.nullables=true where the converter knows it",
+        "Avro's ignore.default.for.nullables=true where the converter knows it; TiCDC's Debezium "
+        "protocols have no such setting",
     ),
     Loss(
         "unchanged TOAST values",

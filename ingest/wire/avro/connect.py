@@ -2,7 +2,8 @@
 
 So a column has one type and one reading, whether Debezium sent it as JSON or as Avro.
 Source: https://github.com/confluentinc/schema-registry, AvroData (7.8): `connect.name`,
-`connect.parameters`, `connect.type`, logical types.
+`connect.parameters`, `connect.type`, logical types; https://github.com/pingcap/ticdc,
+pkg/sink/codec/debezium/avro.go (08d24db): `connect.field` and `tidb_type` of a field.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ _ESCAPE = re.compile(r"_u([0-9a-fA-F]{4})")
 
 def connect_field(field: AvroField, name: str) -> Field:
     """One column, under its own `name`."""
-    return _connect(field.type, name)
+    made = _connect(field.type, name)
+    own = field.props.get("tidb_type")
+    return msgspec.structs.replace(made, tidb_type=own) if isinstance(own, str) else made
 
 
 def _connect(given_type: Type, name: str | None) -> Field:
@@ -106,14 +109,19 @@ def column_namer(mode: str) -> Callable[[AvroField], str]:
     """Gives a column's own name, as far as `mode` lets it be known.
 
     `avro` replaced characters by underscores: only a propagated source name tells what they were.
+    So did TiCDC, whose fields say it themselves.
     """
     if mode == "avro_unicode":
         return lambda field: unescaped(field.name)
     if mode == "avro":
         return lambda field: str(
-            _parameters(present(field.type).props).get(_SOURCE_NAME, field.name)
+            _parameters(present(field.type).props).get(_SOURCE_NAME, _said(field))
         )
-    return lambda field: field.name
+    return _said
+
+
+def _said(field: AvroField) -> str:
+    return str(field.props.get("connect.field", field.name))
 
 
 def unescaped(name: str) -> str:

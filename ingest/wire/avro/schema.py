@@ -50,10 +50,11 @@ class Type(msgspec.Struct, eq=False):
 
 
 class Field(msgspec.Struct, eq=False):
-    """One field of a record."""
+    """One field of a record. `props`: all that the schema says of it."""
 
     name: str
     type: Type
+    props: Mapping[str, Any] = {}
 
 
 def present(type_: Type) -> Type:
@@ -163,7 +164,7 @@ def _field(field: Any, space: str, named: dict[str, Type]) -> Field:
     name = field.get("name") if isinstance(field, dict) else None
     if not isinstance(name, str):
         raise _refusal(f"a field with its name, got {str(field)[:80]}")
-    return Field(name, _type(field.get("type"), space, named))
+    return Field(name, _type(field.get("type"), space, named), field)
 
 
 def _named(name: str, space: str, named: dict[str, Type]) -> Type:

@@ -95,8 +95,8 @@ def decoder(options: FormatOptions) -> Decoder:
         if envelope.op_type is None and envelope.payload:
             value = bytes(envelope.payload)
             envelope = jsontext.parse(value, _ENVELOPE.decode, warnings)
-        _refuse_confluent(envelope)
         op = ops.get(envelope.op_type or "")
+        _refuse_confluent(envelope, read=op is None and envelope.op_type == "R")
         if op is None:
             raise DecodeError(
                 Code.UNKNOWN_OP,
@@ -131,13 +131,17 @@ def decoder(options: FormatOptions) -> Decoder:
     return decode
 
 
-def _refuse_confluent(envelope: _Envelope) -> None:
-    """Raises unsupported for a row of Confluent's connector, whose metadata are columns here."""
-    if envelope.pos is None and None not in (envelope.scn, envelope.row_id, envelope.username):
+def _refuse_confluent(envelope: _Envelope, *, read: bool) -> None:
+    """Raises unsupported for a row of Confluent's connector, whose metadata are columns here.
+
+    `read`: its op_type is that of a snapshot's rows, which may have neither row_id nor username.
+    """
+    marked = read or None not in (envelope.row_id, envelope.username)
+    if envelope.pos is None and envelope.scn is not None and marked:
         raise DecodeError(
             Code.UNSUPPORTED,
-            "expected GoldenGate's op_type, got that of Confluent's Oracle CDC connector (scn, "
-            "row_id and username beside it), whose messages are not decoded: send the changes with "
+            "expected GoldenGate's op_type, got that of Confluent's Oracle CDC connector (scn "
+            "beside it, and no pos), whose messages are not decoded: send the changes with "
             "GoldenGate or with Debezium's Oracle connector",
         )
 

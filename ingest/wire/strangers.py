@@ -46,15 +46,44 @@ def _wrapped(top: TopLevel) -> bool:
 
 
 def _packed(top: TopLevel) -> bool:
-    """Whether a text in it is JSON by itself."""
+    """Whether a text in it is JSON by itself; Pulsar's source of Canal packs an array."""
+    if bytes(top.get("message", b""))[:3] == b'"[{':
+        return True
     return any(bytes(value)[:2] == b'"{' for value in top.values())
+
+
+def _cloud_event(top: TopLevel) -> bool:
+    return top.keys() >= {"specversion", "type", "source"}
+
+
+_TELLING = frozenset(
+    """
+    __$operation _change_type _hoodie_operation _metadata_change_type metadata$action
+    header__change_oper ibmsnap_operation odq_changemode dtl__capxaction
+    _ab_cdc_deleted_at _fivetran_deleted _sdc_deleted_at _peerdb_is_deleted _metadata_deleted
+    """.split()
+)
+"""Columns, in lower case, by which tables of changes and loaders say what happened to a row: of
+SQL Server, Delta Lake, Iceberg and BigQuery, Hudi, Datastream, Snowflake, Qlik, IBM, SAP and
+Informatica; Airbyte, Fivetran, Stitch, PeerDB and Datastream mark what was deleted."""
+
+
+def _telling(top: TopLevel) -> str | None:
+    return next((name for name in top if name.lower() in _TELLING), None)
 
 
 _BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
 _OTHERS = (
     _Kind(
-        _has("specversion", "type", "source"),
-        "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
+        lambda top: (
+            _cloud_event(top) and b"debezium" in (bytes(top["type"]) + bytes(top["source"])).lower()
+        ),
+        "it is a CloudEvent of Debezium's: set its value.converter to JsonConverter",
+    ),
+    _Kind(
+        _cloud_event,
+        "it is a CloudEvent, with no mark of Debezium's: if Debezium wrote it, set its "
+        f"value.converter to JsonConverter; of any other, {_ELSEWHERE}",
     ),
     _Kind(_has("magic", "message", "type"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(_has("data", "beforeData", "headers"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
@@ -84,6 +113,31 @@ _OTHERS = (
         f"it looks like Striim's: {_ELSEWHERE}",
     ),
     _Kind(
+        lambda top: (
+            top.keys() >= {"event_type", "event_number"}
+            or b"MaxScale" in bytes(top.get("namespace", b""))
+        ),
+        f"it looks like MaxScale's, which says in event_type what happened: {_ELSEWHERE}",
+    ),
+    _Kind(
+        lambda top: b'"op"' in bytes(top.get("_meta", b"")),
+        f"it looks like Estuary's, which says in _meta what happened: {_ELSEWHERE}",
+    ),
+    _Kind(
+        _has("op_type", "columns_name", "columns_val"),
+        "it looks like openGauss's mppdb_decoding: read the database with wal2json, or with a "
+        "connector of Debezium's",
+    ),
+    _Kind(
+        _has("kind", "columnnames"),
+        "it looks like Yandex Data Transfer's own: let its queue target write Debezium's format",
+    ),
+    _Kind(_has("record", "action", "metadata"), f"it looks like Sequin's: {_ELSEWHERE}"),
+    _Kind(
+        lambda top: b'"operationType"' in bytes(top.get("metadata", b"")),
+        f"it looks like Cosmos DB's change feed: {_ELSEWHERE}",
+    ),
+    _Kind(
         _has("type", "table", "record", "old_record"),
         "it looks like a webhook of Supabase's, which has no log position: read the database with "
         "Debezium or wal2json",
@@ -100,6 +154,7 @@ _OTHERS = (
         lambda top: (
             ("after" in top and not top.keys().isdisjoint(("updated", "key")))
             or top.keys() == {"resolved"}
+            or ("length" in top and bytes(top.get("payload", b"")).startswith(b"["))
         ),
         "it looks like a changefeed of CockroachDB's: create it with envelope=enriched and "
         "enriched_properties='source' and updated, which Debezium's format reads",
@@ -117,6 +172,14 @@ _OTHERS = (
         lambda top: bytes(top.get("_cdc", b"")).startswith(b"{"),
         "it looks like the work of a transformation of Iceberg's sink: read the topic as the "
         "connector writes it",
+    ),
+    _Kind(
+        lambda top: (
+            top.keys() >= {"table", "scn", "op_type"}
+            and top.keys().isdisjoint({"pos", "before", "after"})
+        ),
+        "it looks like Confluent's Oracle CDC connector's: send the changes with Debezium's Oracle "
+        "connector, or with GoldenGate",
     ),
     _Kind(
         lambda top: "op_type" in top and not top.keys().isdisjoint(_BESIDE_OP_TYPE),
@@ -219,6 +282,8 @@ def advice_on_row(top: TopLevel, headers: Headers = ()) -> str | None:
 
 
 def _first(kinds: Sequence[_Kind], top: TopLevel, headers: Headers) -> str | None:
+    if telling := _telling(top):
+        return f"it looks like a row whose column {telling} says what happened to it: {_ELSEWHERE}"
     if _IBM in top or any(name == _IBM for name, _ in headers):
         return f"it looks like IBM's CDC, which says in {_IBM} what happened: {_ELSEWHERE}"
     return next((kind.advice for kind in kinds if kind.matches(top)), None)

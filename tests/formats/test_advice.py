@@ -23,6 +23,7 @@ EVENT_DATA = json.dumps(
         "fields": [{"name": "Body", "type": ["null", "bytes"]}],
     }
 ).encode()
+CLOUD_EVENT = {"specversion": "1.0", "id": "1", "type": "change"}
 GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
 
 
@@ -112,6 +113,26 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "unknown_format", "format: ogg"),
         (Message(b'{"before":{"ID":1},"after":null,"op_type":"D"}'),
          "unknown_format", "default_table"),
+        (Message(json.dumps({**CLOUD_EVENT, "source": "/", "data": "{}"}).encode()),
+         "unknown_format", "no mark of Debezium's"),
+        (Message(json.dumps({**CLOUD_EVENT, "source": "/debezium/mysql/s"}).encode()),
+         "unknown_format", "it is a CloudEvent of Debezium's"),
+        (Message(b'{"namespace":"MaxScaleChangeDataSchema.avro","type":"record","fields":[]}'),
+         "unknown_format", "MaxScale's"),
+        (Message(b'{"table_name":"s.t","op_type":"DELETE","columns_name":[],"columns_val":[]}'),
+         "unknown_format", "openGauss's mppdb_decoding"),
+        (Message(b'{"id":1,"nextlsn":2,"kind":"delete","columnnames":[],"columnvalues":[]}'),
+         "unknown_format", "Yandex Data Transfer's"),
+        (Message(b'{"ID":1,"op_type":"R","table":"ORCL.S.T","scn":"1449498"}'),
+         "unknown_format", "Confluent's Oracle CDC"),
+        (Message(b'{"record":{"id":1},"changes":null,"action":"delete","metadata":{}}'),
+         "unknown_format", "Sequin's"),
+        (Message(b'{"payload":[{"after":{"id":1},"key":[1]}],"length":1}'),
+         "unknown_format", "CockroachDB's"),
+        (Message(b'{"current":{},"previous":{"id":"1"},"metadata":{"operationType":"delete"}}'),
+         "unknown_format", "Cosmos DB's"),
+        (Message(b'{"id":7,"message":"[{\\"type\\":\\"INSERT\\"}]","timestamp":"2024"}'),
+         "unknown_format", "send that text alone"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -125,7 +146,9 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "lambda of kafka", "firehose", "dynamodb", "openlogreplicator", "event hubs",
          "a container of others", "a row in connect's", "ticdc's row", "ticdc's delete",
          "wal2json without types", "wal2json's truncate", "wal2json's old truncate",
-         "goldengate without a table", "goldengate by flink"],
+         "goldengate without a table", "goldengate by flink", "a cloud event", "debezium's",
+         "maxscale's schema", "opengauss", "yandex", "confluent's", "sequin",
+         "changefeed by webhook", "cosmos", "an array within"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))
@@ -165,6 +188,12 @@ def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, ad
         ({"before.id": 1, "after.id": None}, "transformation Flatten"),
         ({"table": "T", "op_type": "D", "op_ts": "2024-01-02", "ID": 1}, "format: ogg"),
         ({"op_type": "D", "pos": "00000000010000000002", "ID": 1}, "format: ogg"),
+        ({"event_type": "delete", "event_number": 2, "domain": 0, "id": 1}, "MaxScale's"),
+        ({"_meta": {"op": "d", "source": {}}, "id": 1}, "Estuary's"),
+        ({"__$operation": 1, "id": 1}, "whose column __$operation says what happened"),
+        ({"_change_type": "delete", "_commit_version": 5, "id": 1}, "column _change_type"),
+        ({"METADATA$ACTION": "DELETE", "ID": 1}, "column METADATA$ACTION"),
+        ({"_ab_cdc_deleted_at": "2024-01-02", "id": 1}, "column _ab_cdc_deleted_at"),
         ({"op_type": "D", "ID": 1}, "need flattened: true"),
         ({"id": 1, "note": "{}"}, "need flattened: true"),
         ({"id": 1}, "need flattened: true"),
@@ -199,6 +228,14 @@ def test_the_format_that_is_to_be_set_is_named(
     [row] = as_dicts(reader_of(name).rows(Message(json.dumps(sent).encode(), topic="t")))
     assert (row["format"], row["error_code"]) in ((name, "unknown_op"), (name, "bad_shape"))
     assert row["error"].endswith(f"format: {other}")
+
+
+def test_a_snapshot_of_confluents_oracle_connector_is_no_goldengates() -> None:
+    """https://github.com/vdesabou/kafka-docker-playground shows rows with op_type R."""
+    value = b'{"ID":1,"op_type":"R","table":"ORCL.S.T","scn":"1449498","op_ts":null}'
+    [row] = as_dicts(reader_of("ogg").rows(Message(value)))
+    assert row["error_code"] == "unsupported"
+    assert "Confluent's Oracle CDC connector" in row["error"]
 
 
 @pytest.mark.parametrize("name", ["auto", "debezium"])

@@ -132,6 +132,11 @@ _OTHERS = (
         _has("kind", "columnnames"),
         "it looks like Yandex Data Transfer's own: let its queue target write Debezium's format",
     ),
+    _Kind(
+        _has("type", "chunk_id", "index", "data"),
+        "it looks like a fragment of a row of Aurora DSQL's, of more than 9 MiB: fragments are not "
+        "put together",
+    ),
     _Kind(_has("record", "action", "metadata"), f"it looks like Sequin's: {_ELSEWHERE}"),
     _Kind(
         lambda top: b'"operationType"' in bytes(top.get("metadata", b"")),

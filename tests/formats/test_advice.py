@@ -125,6 +125,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "unknown_format", "Yandex Data Transfer's"),
         (Message(b'{"ID":1,"op_type":"R","table":"ORCL.S.T","scn":"1449498"}'),
          "unknown_format", "Confluent's Oracle CDC"),
+        (Message(b'{"type":"fragment","chunk_id":"c","index":0,"data":"{}"}'),
+         "unknown_format", "Aurora DSQL"),
         (Message(b'{"record":{"id":1},"changes":null,"action":"delete","metadata":{}}'),
          "unknown_format", "Sequin's"),
         (Message(b'{"payload":[{"after":{"id":1},"key":[1]}],"length":1}'),
@@ -147,7 +149,7 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "a container of others", "a row in connect's", "ticdc's row", "ticdc's delete",
          "wal2json without types", "wal2json's truncate", "wal2json's old truncate",
          "goldengate without a table", "goldengate by flink", "a cloud event", "debezium's",
-         "maxscale's schema", "opengauss", "yandex", "confluent's", "sequin",
+         "maxscale's schema", "opengauss", "yandex", "confluent's", "dsql", "sequin",
          "changefeed by webhook", "cosmos", "an array within"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:

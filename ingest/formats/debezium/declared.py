@@ -232,11 +232,16 @@ def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
 
 
 def _instant(handling: Handling) -> Convert:
+    """Debezium writes text; a number (Aurora DSQL's) is one of the units that an option names."""
     zoned = encoded.zoned_in(handling.zone)
+    unit = _FIXED_UNIT.get(handling.times)
 
     def convert(value: Any, warnings: list[str]) -> str | None:
         if value.__class__ is int:
-            return encoded.contradicted(value, warnings)
+            if unit is None:
+                return encoded.contradicted(value, warnings)
+            text = encoded.CIVIL[unit](value, warnings)
+            return text if text is None or text[4:5] != "-" else text.replace(" ", "T") + "Z"
         return zoned(value, warnings)
 
     return keeps(convert, texts=INSTANT_TEXT)

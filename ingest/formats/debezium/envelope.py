@@ -150,6 +150,7 @@ class Source(msgspec.Struct, gc=False):
     schema_name: str | None = None
     owner: str | None = None
     table_name: str | None = None
+    cluster: Any = None
     sequence: Any = None
     gtid: str | None = None
     file: str | None = None
@@ -200,6 +201,7 @@ class Inner(msgspec.Struct, gc=False):
     updateDescription: Raw = Raw()
     filter: Raw = Raw()
     patch: Raw = Raw()
+    chunked: Raw = Raw()
 
 
 class Outer(Inner, gc=False):
@@ -258,7 +260,7 @@ def family_of_connector(source: Source) -> str:
         found = _FAMILIES.get(source.connector) or _FAMILIES.get(source.connector.lower())
         if found is not None:
             return found
-    if source.lsn is not None or of_cockroachdb(source):
+    if source.lsn is not None or of_cockroachdb(source) or of_dsql(source):
         return "postgres"
     if source.scn is not None:
         return "oracle"
@@ -268,6 +270,24 @@ def family_of_connector(source: Source) -> str:
 def of_cockroachdb(source: Source) -> bool:
     """Whether a changefeed of CockroachDB or Debezium's connector for it sent the change."""
     return "cockroachdb" in (source.connector, source.origin)
+
+
+def of_dsql(source: Source) -> bool:
+    """Whether a stream of Aurora DSQL sent the change: it names its cluster, and no connector.
+
+    Source: https://docs.aws.amazon.com/aurora-dsql/latest/userguide/cdc-record-format.html
+    """
+    return source.connector is None and source.cluster.__class__ is str
+
+
+def refuse_chunked(inner: Inner) -> None:
+    """Raises unsupported for a change of Aurora DSQL's of which an image is in other messages."""
+    if inner.chunked and bytes(inner.chunked) != b"null":
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected the row in its message, got one of Aurora DSQL's that is split, since it has "
+            "more than 9 MiB: its fragments are not put together",
+        )
 
 
 def wraps_payload(members: Collection[str]) -> bool:
@@ -410,8 +430,8 @@ def whole(number: Number) -> int | None:
 
 LOSSES = (
     repeats_without_key(
-        "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC one "
-        "commit timestamp, rows of Oracle without txSeq may have one redo record"
+        "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC, and of "
+        "Aurora DSQL, one commit timestamp, rows of Oracle without txSeq may have one redo record"
     ),
     equal_changes_of_a_row(
         "the changes of a transaction of MongoDB, and of Oracle without rs_id and txSeq, have one "

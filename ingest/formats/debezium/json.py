@@ -25,6 +25,7 @@ from ingest.formats.debezium.envelope import (
     Inner,
     Outer,
     of_cloud_event,
+    refuse_chunked,
     refuse_named_types,
     wraps_payload,
 )
@@ -154,6 +155,7 @@ class _Debezium:
         return block
 
     def _row(self, inner: Inner, block: Block, *, message: Message, warnings: list[str]) -> Event:
+        refuse_chunked(inner)
         heading = heading_of(inner, message.topic, warnings=warnings)
         op, source = heading.op, heading.source
         if op == "truncate" or op == "other":
@@ -303,9 +305,9 @@ FORMAT = Format(
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
     "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, txSeq or ssn; SQL Server commit_lsn, "
     "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "
-    "ord; TiCDC commit_ts; CockroachDB ts_hlc; Spanner ts_us, sequence, mod_number. Flink "
-    "CDC sends no position (file empty, pos 0), Vitess none that tells the rows of a transaction "
-    "apart: order: arrival",
+    "ord; TiCDC commit_ts; CockroachDB ts_hlc; Spanner ts_us, sequence, mod_number; Aurora "
+    "DSQL ts_ns. Flink CDC sends no position (file empty, pos 0), Vitess none that tells the rows "
+    "of a transaction apart: order: arrival",
     flat=True,
     recognise=recognise,
     recognise_bytes=recognise_framed,

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from ingest.formats.debezium.envelope import Source, is_snapshot, whole
+from ingest.formats.debezium.envelope import Source, is_snapshot, of_dsql, whole
 
 Order = tuple[int, ...] | None
 
@@ -37,7 +37,8 @@ def order_of(source: Source) -> Order:
 
 def crowded(source: Source) -> bool:
     """Whether several rows of one transaction may stand at one place: of PostgreSQL those of one
-    COPY, whose log entry is one, of TiCDC all, of Oracle where they are not counted."""
+    COPY, whose log entry is one, of TiCDC and Aurora DSQL all, of Oracle where they are not
+    counted."""
     if source.connector in _APART:
         return False
     if source.connector == "oracle" or source.scn is not None:
@@ -45,7 +46,7 @@ def crowded(source: Source) -> bool:
         return not source.lcr_position and (source.txSeq is None or is_snapshot(source))
     if source.commit_ts is not None or source.lsn is not None:
         return True
-    return (source.connector or "").lower() in _CROWDED
+    return (source.connector or "").lower() in _CROWDED or of_dsql(source)
 
 
 def orders_of(sources: Sequence[Source]) -> list[Order]:
@@ -183,6 +184,15 @@ def _commit_ts(source: Source) -> Order:
     return None if number is None else (number,)
 
 
+def _commit_nanos(source: Source) -> Order:
+    """Aurora DSQL's commit timestamp, a total order of its transactions.
+
+    Source: https://docs.aws.amazon.com/aurora-dsql/latest/userguide/cdc-streams.html (Ordering)
+    """
+    number = whole(source.ts_ns) if of_dsql(source) else None
+    return None if number is None else (number,)
+
+
 def _hex(text: str | None, separator: str) -> list[int] | None:
     try:
         parts = (text or "").split(separator)
@@ -224,4 +234,5 @@ _TRACES: tuple[tuple[str, Callable[[Source], Order]], ...] = (
     ("event_serial_no", _change_lsn),
     ("ord", _ord),
     ("ts_hlc", _hlc),
+    ("cluster", _commit_nanos),
 )

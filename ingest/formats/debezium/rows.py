@@ -22,6 +22,7 @@ from ingest.formats.debezium.envelope import (
     family_of_connector,
     key_of,
     of_cockroachdb,
+    of_dsql,
     refuse_named_record,
     refuse_wrapped,
 )
@@ -123,6 +124,10 @@ class Rows:
             key = key_of(heading.source)
         missing: list[str] = []
         keys = columns.keys or key
+        dsql = flink and of_dsql(heading.source)
+        if dsql and op == "delete" and before.columns:
+            # nothing but the key is sent of it
+            keys = tuple(before.columns)
         lacks = NotCaptured(before.unset, after.unset if op == "update" else frozenset())
         if heading.source.value_capture_type is not None and op in ("update", "delete"):
             lacks = not_captured(
@@ -138,7 +143,7 @@ class Rows:
             keys,
             columns=columns,
             invents=columns.family == "postgres"
-            and not (self.full_identity or of_cockroachdb(heading.source)),
+            and not (self.full_identity or dsql or of_cockroachdb(heading.source)),
             missing=missing,
             lacks=lacks.before,
             warnings=warnings,

@@ -325,6 +325,8 @@ def _sent(at: int, inner: Inner, texts: list[bytes]) -> _Sent | None:
         return None
     if source.value_capture_type is not None or source.pkNames is not None:
         return None
+    if source.cluster is not None:
+        return None
     before, after = bytes(inner.before), bytes(inner.after)
     has_before, has_after = before not in _NO_IMAGE, after not in _NO_IMAGE
     if has_after is (op == "delete") or (has_before is not (op == "delete") and op != "update"):

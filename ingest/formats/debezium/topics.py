@@ -101,7 +101,7 @@ _ENVELOPE_NAMES = frozenset(("before", "after", "op", "transaction", "schema")) 
     "ts_ns",
 }
 _SOURCE_NAMES = frozenset(Source.__struct_fields__) - {"schema", "table", "row"}
-_SOURCE_NAMES -= {"connector", "name", "origin", "sec"}
+_SOURCE_NAMES -= {"connector", "name", "origin", "sec", "cluster"}
 """Names in `source`; the ones left out are many a message's."""
 _SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot")) | {
     "execute-snapshot",

@@ -72,6 +72,7 @@ def _telling(top: TopLevel) -> str | None:
     return next((name for name in top if name.lower() in _TELLING), None)
 
 
+_OF_YDB = {"update", "erase", "reset", "newImage", "oldImage"}
 _BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
 _OTHERS = (
     _Kind(
@@ -154,6 +155,14 @@ _OTHERS = (
     _Kind(
         lambda top: "Op" in top and _row(top),
         "it looks like a row that AWS DMS wrote to S3: use its Kafka or Kinesis target",
+    ),
+    _Kind(
+        lambda top: (
+            ("key" in top and not top.keys().isdisjoint(_OF_YDB))
+            or bytes(top.get("resolved", b"")).startswith(b"[")
+        ),
+        "it looks like YDB's own JSON: create the changefeed with FORMAT = 'DEBEZIUM_JSON', and "
+        "set order: arrival and default_table",
     ),
     _Kind(
         lambda top: (

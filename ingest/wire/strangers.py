@@ -125,6 +125,10 @@ _OTHERS = (
         f"it looks like Estuary's, which says in _meta what happened: {_ELSEWHERE}",
     ),
     _Kind(
+        _has("event", "bySeqno"),
+        f"it looks like Couchbase's, which says in event what happened: {_ELSEWHERE}",
+    ),
+    _Kind(
         _has("op_type", "columns_name", "columns_val"),
         "it looks like openGauss's mppdb_decoding: read the database with wal2json, or with a "
         "connector of Debezium's",

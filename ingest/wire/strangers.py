@@ -56,6 +56,13 @@ def _cloud_event(top: TopLevel) -> bool:
     return top.keys() >= {"specversion", "type", "source"}
 
 
+def _record(top: TopLevel) -> bool:
+    """Whether it is a record of Kafka's as an object, as sinks to files write it."""
+    if bytes(top.get("value", b"")).startswith(b"{"):
+        return not top.keys().isdisjoint({"key", "headers", "metadata", "offset"})
+    return {"value", "topic", "offset"} <= top.keys()
+
+
 _TELLING = frozenset(
     """
     __$operation _change_type _hoodie_operation _metadata_change_type metadata$action
@@ -75,6 +82,11 @@ def _telling(top: TopLevel) -> str | None:
 _OF_YDB = {"update", "erase", "reset", "newImage", "oldImage"}
 _BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
 _OTHERS = (
+    _Kind(
+        _record,
+        "it looks like a record of Kafka's as an object, with the message in value: send the "
+        "message alone, or, in files, as `kcat -J` writes it, with framing: kcat",
+    ),
     _Kind(
         lambda top: (
             _cloud_event(top) and b"debezium" in (bytes(top["type"]) + bytes(top["source"])).lower()

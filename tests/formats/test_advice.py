@@ -127,6 +127,10 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "unknown_format", "Confluent's Oracle CDC"),
         (Message(b'{"type":"fragment","chunk_id":"c","index":0,"data":"{}"}'),
          "unknown_format", "Aurora DSQL"),
+        (Message(b'{"key":{"id":1},"value":{"op":"d"},"metadata":{"topic":"t","offset":1}}'),
+         "unknown_format", "with the message in value"),
+        (Message(b'{"key":"k","value":null,"topic":"t","partition":0,"offset":1}'),
+         "unknown_format", "with the message in value"),
         (Message(b'{"record":{"id":1},"changes":null,"action":"delete","metadata":{}}'),
          "unknown_format", "Sequin's"),
         (Message(b'{"payload":[{"after":{"id":1},"key":[1]}],"length":1}'),
@@ -149,7 +153,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "a container of others", "a row in connect's", "ticdc's row", "ticdc's delete",
          "wal2json without types", "wal2json's truncate", "wal2json's old truncate",
          "goldengate without a table", "goldengate by flink", "a cloud event", "debezium's",
-         "maxscale's schema", "opengauss", "yandex", "confluent's", "dsql", "sequin",
+         "maxscale's schema", "opengauss", "yandex", "confluent's", "dsql",
+         "a record", "a record without a value", "sequin",
          "changefeed by webhook", "cosmos", "an array within"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:

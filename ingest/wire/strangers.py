@@ -66,13 +66,15 @@ def _record(top: TopLevel) -> bool:
 _TELLING = frozenset(
     """
     __$operation _change_type _hoodie_operation _metadata_change_type metadata$action
-    header__change_oper ibmsnap_operation odq_changemode dtl__capxaction
+    header__change_oper ibmsnap_operation odq_changemode dtl__capxaction __rowmarker__
+    dts_operation_flag new_dts_sync_dts_operation_flag hg_binlog_event_type _tp_delta mz_diff
     _ab_cdc_deleted_at _fivetran_deleted _sdc_deleted_at _peerdb_is_deleted _metadata_deleted
     """.split()
 )
 """Columns, in lower case, by which tables of changes and loaders say what happened to a row: of
-SQL Server, Delta Lake, Iceberg and BigQuery, Hudi, Datastream, Snowflake, Qlik, IBM, SAP and
-Informatica; Airbyte, Fivetran, Stitch, PeerDB and Datastream mark what was deleted."""
+SQL Server, Delta Lake, Iceberg and BigQuery, Hudi, Datastream, Snowflake, Qlik, IBM, SAP,
+Informatica, Fabric, Aliyun DTS in DataHub, Hologres, Timeplus and Materialize; Airbyte, Fivetran,
+Stitch, PeerDB and Datastream mark what was deleted."""
 
 
 def _telling(top: TopLevel) -> str | None:

@@ -204,6 +204,7 @@ def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, ad
         ({"__$operation": 1, "id": 1}, "whose column __$operation says what happened"),
         ({"_change_type": "delete", "_commit_version": 5, "id": 1}, "column _change_type"),
         ({"METADATA$ACTION": "DELETE", "ID": 1}, "column METADATA$ACTION"),
+        ({"dts_operation_flag": "D", "dts_id": 1}, "column dts_operation_flag"),
         ({"_ab_cdc_deleted_at": "2024-01-02", "id": 1}, "column _ab_cdc_deleted_at"),
         ({"op_type": "D", "ID": 1}, "need flattened: true"),
         ({"id": 1, "note": "{}"}, "need flattened: true"),

@@ -63,8 +63,11 @@ _BEFORE = (
     # MariaDB's settings of one statement.
     r"(?>SET\s+STATEMENT\s(?:'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|[^'\";])*?\sFOR\s+)?"
 )
+# Of partitions alone: SQL Server's `WITH (PARTITIONS (1))`, Hive's `PARTITION (d = 1)`.
+_OF_PARTITIONS = r"(?>/\*.*?\*/|--[^\n]*|\"[^\"]*\"|`[^`]*`|[^;/]|/(?!\*))*?\bPARTITIONS?\s*\("
 _TRUNCATE = re.compile(
-    _BEFORE + r"(?:TRUNCATE(?![\w$])(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]"
+    _BEFORE
+    + rf"(?:TRUNCATE(?![\w$])(?!{_OF_PARTITIONS})(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]"
     # MySQL: all partitions are the table.
     r"|ALTER\s+TABLE\s+(?>`[^`]*+`|[^\s`;])++\s+TRUNCATE\s+PARTITION\s+ALL\s*+;?\s*+\Z)",
     re.IGNORECASE | re.DOTALL,

@@ -36,6 +36,7 @@ _BEFORE_TABLE = set(
 _BEFORE_INDEX = set(
     """
     UNIQUE FULLTEXT SPATIAL BITMAP CLUSTERED NONCLUSTERED COLUMNSTORE MULTIVALUE PRIMARY XML VECTOR
+    COLUMNAR
     """.split()
 )
 # What databases write behind the tables that are emptied.

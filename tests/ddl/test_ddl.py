@@ -97,6 +97,12 @@ def test_truncates_are_told_without_parsing(case: dict[str, Any]) -> None:
         ("ALTER TABLE t TRUNCATE PARTITION p", False),
         ("SELECT TRUNCATE(1.5, 1)", False),
         ("TRUNCATE CLUSTER c", False),
+        ("TRUNCATE TABLE dbo.t WITH (PARTITIONS (1, 3 TO 5))", False),
+        ("TRUNCATE TABLE t PARTITION (dt = '2026-01-01')", False),
+        ("TRUNCATE TABLE t PARTITION(p1, p2);", False),
+        ("TRUNCATE TABLE `partition`", True),
+        ("TRUNCATE TABLE t /* not PARTITION (p) */ -- nor PARTITION (q)", True),
+        ("TRUNCATE TABLE t; ALTER TABLE u DROP PARTITION (p)", True),
         ("", False),
         (None, False),
     ],
@@ -123,6 +129,7 @@ def test_reading_takes_linear_time() -> None:
     assert guess_dialect("[a" * 100_000 + '"' * 99_999, schema="s") == "postgres"
     assert not is_truncate("/* a */ \n" * 20_000 + "/*")
     assert not is_truncate(" " * 200_000 + "TRUNCATE" + " " * 200_000)
+    assert is_truncate("TRUNCATE t " + "PARTITION " * 50_000 + "/* " * 50_000)
 
 
 def test_a_long_default_is_no_number() -> None:

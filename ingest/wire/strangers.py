@@ -81,6 +81,7 @@ def _telling(top: TopLevel) -> str | None:
     return next((name for name in top if name.lower() in _TELLING), None)
 
 
+_ROW_KINDS = {b'"+I"', b'"-U"', b'"+U"', b'"-D"'}
 _OF_YDB = {"update", "erase", "reset", "newImage", "oldImage"}
 _BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
 _OTHERS = (
@@ -141,6 +142,11 @@ _OTHERS = (
     _Kind(
         _has("event", "bySeqno"),
         f"it looks like Couchbase's, which says in event what happened: {_ELSEWHERE}",
+    ),
+    _Kind(
+        lambda top: bytes(top.get("op", b"")) in _ROW_KINDS and "data" in top,
+        "it looks like Flink's changelog-json: let its job write debezium-json, and set format: "
+        "debezium, order: arrival and default_table",
     ),
     _Kind(
         _has("op_type", "columns_name", "columns_val"),

@@ -198,6 +198,7 @@ def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, ad
         ({"event_type": "delete", "event_number": 2, "domain": 0, "id": 1}, "MaxScale's"),
         ({"_meta": {"op": "d", "source": {}}, "id": 1}, "Estuary's"),
         ({"event": "deletion", "bySeqno": 48, "key": "a", "content": None}, "Couchbase's"),
+        ({"data": {"id": 1}, "op": "-D"}, "Flink's changelog-json"),
         ({"key": [1], "erase": {}}, "DEBEZIUM_JSON"),
         ({"key": [1], "newImage": {"n": 2}}, "DEBEZIUM_JSON"),
         ({"resolved": [1670792500000, 0]}, "DEBEZIUM_JSON"),

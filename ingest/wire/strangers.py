@@ -81,7 +81,21 @@ def _telling(top: TopLevel) -> str | None:
     return next((name for name in top if name.lower() in _TELLING), None)
 
 
+def _telling_header(headers: Headers) -> str | None:
+    return next(
+        (
+            name
+            for name, value in headers
+            if name in _TELLING_HEADERS and (value or b"").lower() in _OPERATIONS
+        ),
+        None,
+    )
+
+
 _ROW_KINDS = {b'"+I"', b'"-U"', b'"+U"', b'"-D"'}
+_TELLING_HEADERS = {"operation", "cdc_operation"}
+"""Of Redpanda Connect and of Solace, beside a row without an envelope."""
+_OPERATIONS = {b"insert", b"create", b"read", b"update", b"upsert", b"delete", b"truncate"}
 _OF_YDB = {"update", "erase", "reset", "newImage", "oldImage"}
 _BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
 _OTHERS = (
@@ -322,6 +336,8 @@ def advice_on_row(top: TopLevel, headers: Headers = ()) -> str | None:
 def _first(kinds: Sequence[_Kind], top: TopLevel, headers: Headers) -> str | None:
     if telling := _telling(top):
         return f"it looks like a row whose column {telling} says what happened to it: {_ELSEWHERE}"
+    if header := _telling_header(headers):
+        return f"it looks like a row whose header {header} says what happened to it: {_ELSEWHERE}"
     if _IBM in top or any(name == _IBM for name, _ in headers):
         return f"it looks like IBM's CDC, which says in {_IBM} what happened: {_ELSEWHERE}"
     return next((kind.advice for kind in kinds if kind.matches(top)), None)

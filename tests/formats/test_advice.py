@@ -222,6 +222,21 @@ def test_not_every_row_is_to_be_taken_for_a_flattened_one(
     assert ("flattened: true" in row["error"]) is ("flattened" in advice)
 
 
+@pytest.mark.parametrize("name", ["operation", "cdc_operation"])
+@pytest.mark.parametrize("format_", ["auto", "debezium"])
+def test_a_row_whose_header_says_what_happened_is_not_taken_for_a_flattened_one(
+    name: str, format_: str
+) -> None:
+    """Redpanda Connect and Solace write so."""
+    message = Message(b'{"id":1}', topic="t", headers=[("lsn", b"0/1"), (name, b"DELETE")])
+    [row] = as_dicts(reader_of(format_).rows(message))
+    assert f"whose header {name} says what happened" in row["error"]
+    assert "flattened" not in row["error"]
+    other = Message(b'{"id":1}', topic="t", headers=[(name, b"order-placed")])
+    [row] = as_dicts(reader_of(format_).rows(other))
+    assert "flattened: true" in row["error"]
+
+
 @pytest.mark.parametrize(
     ("name", "sent", "other"),
     [

@@ -9,17 +9,18 @@
 3. A full image sets every column it has and keeps what it lacks (28); a partial image needs a base
    (29); a delete removes, or marks where deletes are soft (30).
 4. A change of the key moves the row: the old key goes, the new one starts from the moved row (40).
-   Until their transaction ends two rows may hold one key (39). The before image of a change tells
-   which of the two it is of: the one that was moved there, or the displaced one. Where it fits
-   both, what leaves the key is the displaced one, so that of two equal rows neither vanishes. The
-   delete half of what is neither is void. Of a change of the key in two messages the delete takes
-   the row away, and the insert starts from it; where columns order the rows (`sequence_by`) the
-   insert alone counts, and moves the row.
+   - Until their transaction ends, two rows may hold one key (39): the one that was moved there, and
+     the one that it displaced. The before image of a change tells which of the two it is of. If it
+     fits both, the displaced one leaves the key, so that neither of two equal rows vanishes. If it
+     fits neither, its delete half is void.
+   - If a change of the key comes in two messages, the delete takes the row away and the insert
+     starts from it. Where columns order the rows (`sequence_by`), the insert alone counts and moves
+     the row.
 
 SCD 1 keeps the last step of each key; SCD 2 keeps all steps as versions (31).
 
-A fold may start from rows it does not know (`base=True`): what is stored in gold counts as a base,
-and the state says which columns it sets. From history it starts from nothing.
+A fold of history starts from nothing. With `base=True` it starts from rows that it does not know,
+those stored in gold: they count as a base, and the state says which columns it sets.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class State(NamedTuple):
 class Step(NamedTuple):
     """What a change does to one key: its state from then on.
 
-    `gives_back`: the change took a row away that held the key beside another one, whose state this
-    is. That state is as it was before, so what comes late is compared with the other row's own last
+    `gives_back`: two rows held the key, and this change took one of them away. The state is that of
+    the other row and is the same as before, so late changes are compared with that row's own last
     change.
     """
 
@@ -118,8 +119,8 @@ def identity(change: Change) -> tuple[object, ...]:
 
 
 def distinct(changes: Iterable[Change]) -> list[Change]:
-    """The changes in pos order, each once, at its lowest pos; with a before image where one copy
-    has it (a pair that was joined when its other half came)."""
+    """The changes in pos order, each once, at its lowest pos. If a copy has a before image, the
+    change has it too: such a copy is the pair that was joined when the other half came."""
     once: dict[tuple[object, ...], Change] = {}
     for change in sorted(changes, key=lambda change: (change.pos, change.before is None)):
         known = once.get(identity(change))
@@ -131,8 +132,9 @@ def distinct(changes: Iterable[Change]) -> list[Change]:
 
 
 def _in_halves(changes: Sequence[Change]) -> list[Change]:
-    """The changes, where a key change came in two messages its delete before its insert: from two
-    partitions they stand at one place of the source's log in any order."""
+    """The changes in order, but of each key change in two messages the delete before the insert.
+    When the two come from different partitions, they may stand at one place of the source's log in
+    either order."""
     if not any(_names_old_key(change) for change in changes):
         return list(changes)
     deletes = {
@@ -173,7 +175,8 @@ def fold(changes: Iterable[Change], *, soft: bool = False, base: bool = False) -
 def steps(
     changes: Iterable[Change], *, soft: bool = False, base: bool = False
 ) -> Iterator[Step | Change]:
-    """Every step of the fold, in order; in the place of one that finds no base, the change itself.
+    """Every step of the fold, in order; if a change finds no base, the change itself in place of a
+    step.
 
     `soft` keeps deleted rows, marked. `base` allows for stored rows that are not known here.
     """
@@ -197,12 +200,13 @@ def steps(
 
 
 def _halves_of(change: Change, key: Key | None) -> tuple[str, Pos, Key | None]:
-    """What the two messages of a change of the key have in common, `key` being the old one."""
+    """What the two messages of one key change have in common; `key` is the old key."""
     return change.table, change.pos[:SOURCE_PART], key
 
 
 def _unchanged(states: Mapping[Key, State], change: Change) -> list[Step]:
-    """The steps of a half that counts for nothing: a key of which nothing is known has no row."""
+    """The steps of a half that counts for nothing: if nothing is known of its key, that key has no
+    row."""
     key = change.key_before if change.void else change.key
     if key is None or key in states:
         return []
@@ -212,10 +216,10 @@ def _unchanged(states: Mapping[Key, State], change: Change) -> list[Step]:
 class _Rows(NamedTuple):
     """How far the fold has come.
 
-    `states`: the state of each key. `displaced`: the rows that hold a key beside the one that a
-    change moved there, each list in the order in which they were displaced. They count for the
-    changes of that transaction alone. `left`: the rows that delete halves have taken away, for the
-    other halves to start from.
+    `states`: the state of each key. `displaced`: for each key, the rows that a change displaced by
+    moving another row there, in the order in which that happened; they count only for changes of
+    the same transaction. `left`: the rows that delete halves took away, from which the insert
+    halves start.
     """
 
     states: dict[Key, State]
@@ -224,7 +228,7 @@ class _Rows(NamedTuple):
 
 
 def _upserted(rows: _Rows, change: Change, *, soft: bool, base: bool) -> tuple[list[Step], bool]:
-    """The steps of an insert or update, and whether it has what it needs."""
+    """The steps of an insert or update, and whether the change has the base that it needs."""
     assert change.key is not None
     rows.left.pop(change.key, None)
     moved: list[Step] = []
@@ -275,7 +279,7 @@ def _deleted(state: State | None, key: Key, change: Change, *, soft: bool, base:
 
 
 def _removed(rows: _Rows, change: Change, *, soft: bool, base: bool) -> list[Step]:
-    """The steps of a delete; the row that a delete half takes away goes to `left`."""
+    """The steps of a delete. If it is a delete half, the row that it takes away goes to `left`."""
     assert change.key is not None
     taken, steps = _take(rows, change.key, change, soft=soft, base=base)
     if change.pos[HALF] == 0 and taken is not None and taken.row is not None:
@@ -284,8 +288,9 @@ def _removed(rows: _Rows, change: Change, *, soft: bool, base: bool) -> list[Ste
 
 
 def _left(rows: _Rows, change: Change) -> State | None:
-    """The row that an insert starts from which names its old key: the delete half took it away, or
-    will, where it comes from another partition. By arrival it may be another row's by then."""
+    """The row from which an insert starts that names its old key. Usually the delete half has taken
+    it away; if that half comes from another partition, it may come only later. By arrival the old
+    key may hold another row by then, so only a row that was taken away counts."""
     assert change.key_before is not None
     taken = rows.left.pop(change.key_before, None)
     if taken is not None or change.by_arrival:
@@ -308,7 +313,7 @@ def _truncated(
 def _moved(
     rows: _Rows, change: Change, *, soft: bool, base: bool
 ) -> tuple[State | None, list[Step]]:
-    """The row that the upsert half gets from the old key, and what is left of that there."""
+    """The row that the upsert half gets from the old key, and the steps that the old key takes."""
     assert change.key_before is not None
     half = change._replace(pos=delete_half(change.pos))
     return _take(rows, change.key_before, half, soft=soft, base=base)
@@ -317,8 +322,9 @@ def _moved(
 def _take(
     rows: _Rows, key: Key, change: Change, *, soft: bool, base: bool
 ) -> tuple[State | None, list[Step]]:
-    """The row that a delete, or the delete half of a change of the key, takes away, and what that
-    makes of the key: nothing where the row was a displaced one."""
+    """The row that a delete, or the delete half of a key change, takes away, and the steps of its
+    key. A displaced row goes without a step, since the state of its key is that of the other
+    row."""
     state = rows.states.get(key)
     displaced = rows.displaced.get(key, []) if _moved_with(state, change) else []
     before = change.before or {}
@@ -333,14 +339,15 @@ def _take(
 
 
 def _taken_over(state: State, change: Change) -> bool:
-    """Whether a key that a delete half leaves holds a row that was moved there since (39)."""
+    """Whether the key of a delete half already holds another row, which the same transaction moved
+    there (39)."""
     if not _moved_with(state, change) or change.pos[HALF] != 0:
         return False
     return _differs(state, change.before or {})
 
 
 def _displace(rows: _Rows, change: Change) -> None:
-    """Put the row that holds a key beside the one that a change moves there."""
+    """Keep the row that holds a key beside the one that a change moves there."""
     assert change.key is not None
     state = rows.states.get(change.key)
     beside = rows.displaced.get(change.key, []) if _moved_with(state, change) else []
@@ -351,8 +358,8 @@ def _displace(rows: _Rows, change: Change) -> None:
 
 
 def _displaced_row(rows: _Rows, change: Change) -> int | None:
-    """Which of the displaced rows an update is of that leaves the key as it is; None where it is of
-    the one that was moved there, or there is none."""
+    """The place of the displaced row that an update is of; None if the update is of the row that
+    was moved there, or if no row was displaced. Only updates that keep the key are asked about."""
     assert change.key is not None
     state = rows.states.get(change.key)
     if change.op != "update" or state is None or not _moved_with(state, change):

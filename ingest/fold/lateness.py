@@ -11,11 +11,11 @@ the batch is folded:
 | there or not | that shares its place in the source's log with another change of the key |
 | there or not | that is a partial image, where the batch also deletes the key |
 | there or not | at the place of a truncate in the source's log (43) |
-| there | at the row's place in the source's log, but another delivery than the row's (43) |
+| there | at the row's place in the source's log, but as another delivery (43) |
 | there | below the row, if it is a partial image or partial images came before (44, 45) |
 | there | below the row, if that came before the target had all its columns (28) |
 | there, soft-deleted | below the row: what it held is decided by what lies below the delete (30) |
-| there, soft-deleted, of another source table | whatever it is: that row is no base (27) |
+| there, soft-deleted, of another source table | in any case: that row is no base (27) |
 | there | above the row, but below a change that was not written as it changed nothing (38) |
 | not there | that is a partial image, with no whole image of the batch before it |
 
@@ -24,14 +24,14 @@ applied before and left nothing behind, or below a partial image that found no b
 *doubtful*: only silver can tell whether one of them names it (41, 49), and then it is late. "Below"
 compares places in the source's log: of two changes at one place each counts as below the other.
 
-Of a table that keeps versions (31), a key is on time only where every event lies above all that was
-applied to it: its next versions then go on from the open one.
+In a table that keeps versions (31), a key is on time only if every event lies above everything that
+was applied to it: its next versions then continue from the open one.
 
 The order in which events arrive plays no part in any of this.
 
-Most batches do not come here: `TableBatch.folds_in_sql` and in it `TableBatch.overlaps`
-(`pipelines/apply/batch.py`) decide before, from the statistics of a batch alone. They must send
-every batch here that holds an event of the table above.
+Most batches never come here. `TableBatch.folds_in_sql`, which asks `TableBatch.overlaps`
+(`pipelines/apply/batch.py`), decides that from the statistics of the batch alone; every batch that
+holds an event of the table above must be sent here.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from ingest.position import HALF, SOURCE_PART, Pos, may_follow
 
 
 class LatenessBounds(NamedTuple):
-    """What gold remembers of the source table, each field as in
-    `pipelines.targets.progress.Watermarks`; `partials` is true for partial images of the batch
-    too."""
+    """What gold remembers of the source table; for each field see
+    `pipelines.targets.progress.Watermarks`. `partials` is also true if the batch has partial
+    images."""
 
     last_noop: Pos | None = None
     last_removal: Pos | None = None
@@ -59,10 +59,10 @@ class LatenessBounds(NamedTuple):
 class Verdict(NamedTuple):
     """What is to be done with one key of a batch.
 
-    `late`: fold it again from history. `doubtful`: do so if it is named by a change above `lowest`,
-    the position of its first event, that removed a row or found no base. `stale`: how many of its
-    events lie below the stored row. `passed`: the batch leaves the key as it is, since all its
-    events are stale, or the last of them deletes a row that is not there.
+    `late`: fold it again from history. `doubtful`: do so if a change above `lowest`, the position
+    of its first event, names the key and either removed a row or found no base. `stale`: how many
+    of its events lie below the stored row. `passed`: the batch leaves the key as it is, since all
+    its events are stale, or the last of them deletes a row that is not there.
     """
 
     late: bool
@@ -97,7 +97,7 @@ def classify(
         late = late or any(_overtaken(event, stored, bounds) for event in ordered)
         late = late or (marked and lowest < stored)
         passed = ordered[-1].pos < stored
-    # After a delete of the same batch a partial image has no row to change.
+    # A partial image behind a delete of the same batch has no row to change.
     late = late or (
         any(event.partial for event in ordered) and any(e.op == "delete" for e in ordered)
     )
@@ -109,8 +109,8 @@ class History(NamedTuple):
     """What is stored of the versions of a key.
 
     `newest`: the position at which the newest version began. `opened`: a version is open. `ended`:
-    there are versions but none is open, and it cannot be ruled out that this very batch was applied
-    before and ended the last of them. `truncates`: all of the source table.
+    there are versions, none is open, and this very batch may have been applied before and have
+    ended the last of them. `truncates`: all those of the source table.
     """
 
     newest: Pos | None
@@ -146,9 +146,10 @@ def classify_versions(
         or (not stored.opened and baseless(ordered))
         or (partial and any(event.op == "delete" for event in ordered))
         or any(stored.truncates.stand_beside(event) for event in ordered)
-        # Applied once before, such an event may have changed nothing and begun no version. Now that
-        # the last one has ended it would begin one, in the middle of what is already past; or the
-        # event is the first to end it, which the others of the batch have done since.
+        # The batch may have been applied before. Then an event of it may have changed nothing and
+        # begun no version; now that the last version has ended it would begin one, in the middle of
+        # the past. Or the event was the first to end that version, which the others of the batch
+        # have done since.
         or (stored.ended and bool(newer))
     )
     hidden = (bounds.last_noop, bounds.last_removal, bounds.last_baseless)
@@ -164,8 +165,8 @@ def _reached(event: Change, bounds: Iterable[Pos | None]) -> bool:
 
 
 def _at_or_below(event: Change, newest: Pos | None) -> bool:
-    """Whether the event does not lie above the start of the newest version; at one place of the
-    source's log the transport does not say which came first."""
+    """Whether the event does not lie above the start of the newest version. At one place of the
+    source's log the transport does not tell which of the two came first."""
     if newest is None:
         return False
     if event.by_arrival:
@@ -174,8 +175,8 @@ def _at_or_below(event: Change, newest: Pos | None) -> bool:
 
 
 def _changes_key(event: Change) -> bool:
-    """Whether the event gives its row another key, or is the delete of two messages that do: what
-    it takes away may be another row's by then (39)."""
+    """Whether the event gives its row another key, or is the delete of a key change in two
+    messages: by then the key may hold another row (39)."""
     if event.op == "delete" and event.pos[HALF] == 0:
         return True
     return event.key_before is not None and event.key_before != event.key
@@ -196,15 +197,15 @@ def _overtaken(event: Change, stored: Pos, bounds: LatenessBounds) -> bool:
     if not event.by_arrival and event.pos[:SOURCE_PART] == stored[:SOURCE_PART]:
         return True
     if event.pos < stored:
-        # What came before a column was known, and lacks it, leaves it to what lies below.
+        # A row from before a column was known lacks it, so an event below may still set it.
         narrow = bounds.last_narrow is not None and stored <= bounds.last_narrow
         return event.partial or bounds.partials or narrow
     return _reached(event, (bounds.last_noop,))
 
 
 def baseless(ordered: Sequence[Change]) -> bool:
-    """Whether the first event that sets values is a partial image, so that the batch does not hold
-    what it is based on."""
+    """Whether the first event that sets values is a partial image: then what it is based on is not
+    in the batch."""
     for event in ordered:
         if event.op != "delete":
             return event.partial

@@ -1,4 +1,5 @@
-"""One target brought forward by what its source tables have new, in the way it keeps them."""
+"""One target brought forward: the new changes of its source tables applied to it, in the way it
+keeps them."""
 
 from __future__ import annotations
 
@@ -46,16 +47,17 @@ from pipelines.targets.rejects import have_rejects, no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of, recorded
 
 _FREEING: tuple[Count, ...] = ("deletes", "key_changes", "truncates")
-"""What may take a row away, and leave its key to another source table's."""
+"""The changes that may take a row away and so free its key for another source table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetBatch:
-    """A target with changes: its route and what each source table that feeds it has new.
+    """A target with changes: its route, and what each source table that feeds it has new.
 
     `error`: why nothing can be applied. `statements`: the DDL and truncates that came, of all
-    source tables. `above`: the batch up to which each source table is applied. `applied_batches`:
-    how far each name of theirs then is. `staged`: see `pipelines.gold.staged_changes`.
+    source tables. `above`: for each source table, the batch up to which it is applied already.
+    `applied_batches`: for each of their names, the batch up to which it will be applied afterwards.
+    `staged`: see `pipelines.gold.staged_changes`.
     """
 
     route: Route
@@ -75,13 +77,14 @@ class TargetBatch:
 def advance(
     ledger: Ledger, target: TargetBatch, pending: PendingChanges, *, progress: Progress
 ) -> Progress:
-    """Bring a target forward by what comes for it; gives its progress then. Raises TableError where
-    it cannot take that.
+    """Bring a target forward by all that came for it, and give its progress afterwards. Raises
+    TableError where the target cannot take these changes.
 
-    1. What is new for it, and by which key and in which mode; what has no key is set aside.
-    2. Its table: made, or altered as its source tables' schema changes ask for.
-    3. A batch for each source table, applied one after the other.
-    4. What outgrew its column goes to the ledger; what waited for a key that is free is tried.
+    1. Find out what is new, by which key and in which mode. Changes without a key are set aside.
+    2. Make the table, or alter it as the schema changes of its source tables ask for.
+    3. Apply a batch for each source table, one after the other.
+    4. Enter into the ledger what outgrew its column, and try again what waited for a key that is
+       free now.
     """
     warehouse, route = ledger.warehouse, target.route
     was_unkeyed = _was_unkeyed(warehouse, progress)
@@ -95,8 +98,8 @@ def advance(
         pending = _with_schema_hints(warehouse, new, pending)
     keys = _keys(ledger, target, new, progress=now, pending=pending)
     mode = mode_of(route, keys)
-    untold = now.contract is None and not keys and _truncates_alone(stats)
-    if mode is None or untold:
+    key_unknown = now.contract is None and not keys and _truncates_alone(stats)
+    if mode is None or key_unknown:
         return _up_to(_without_key(ledger, route, new, now=now, pending=pending), target, pending)
     contract = TargetContract.by(route, mode, keys)
     check_made_for(route, now.contract)
@@ -135,7 +138,7 @@ def _feedings(
     *,
     pending: PendingChanges,
 ) -> list[Feeding]:
-    """The source tables with something new, each on its way to the target."""
+    """The source tables that have something new, each with the target that it feeds."""
     return [
         Feeding(
             route=target.route,
@@ -152,8 +155,8 @@ def _feedings(
 def _evolved(
     feedings: Sequence[Feeding], now: Progress, contract: TargetContract, *, fresh: bool
 ) -> tuple[Progress, TargetTable]:
-    """The target's progress, and its table, once it is altered as one source table after the other
-    asks for. `fresh`: it was made just now, with the columns of them all."""
+    """Alter the target as one source table after the other asks for; gives its progress and its
+    table afterwards. `fresh`: the target was made just now, with the columns of all of them."""
     columns: dict[str, str] = {}
     for number, feeding in enumerate(feedings):
         now, contract, columns = evolve(feeding, now, contract, fresh=fresh and not number)
@@ -161,8 +164,8 @@ def _evolved(
 
 
 def _was_unkeyed(warehouse: Warehouse, progress: Progress) -> bool:
-    """Whether changes for the target may be among the rejects for want of a key: a run that was cut
-    off may have left some, and no word of it."""
+    """Whether changes for the target may be among the rejects because they had no key. A run that
+    was cut off may have set some aside without recording it."""
     if progress.contract is not None:
         return False
     return unkeyed(progress) or have_rejects(
@@ -186,13 +189,14 @@ def _apply_in_turn(
     batches: Sequence[TableBatch],
     was_unkeyed: bool,
 ) -> tuple[Progress, set[SourceTable]]:
-    """The target's progress once the batches of its source tables are applied, one after the
-    other, and the tables of which some value did not fit.
+    """Apply the batches of the source tables, one after the other. Gives the target's progress
+    afterwards, and the tables of which some value did not fit.
 
-    Only when a batch's turn comes is it looked up which version the target has, and whether gold
-    knows of all that was written to it. It cannot be told (`again`) of batches up to
-    `partly_applied`, which were applied but for open transactions and come once more; nor, once the
-    first source table is recorded, what a killed run had written of the others.
+    The version of the target is looked up only when a batch's turn comes, and it counts only if
+    gold recorded everything that was written to the target. That cannot be known (`again`) in two
+    cases: for batches up to `partly_applied`, which were applied except for open transactions and
+    now come once more; and, once the first source table is recorded, for what a killed run wrote of
+    the others.
     """
     warehouse, partly = ledger.warehouse, now.partly_applied or 0
     again = any(stats.first <= partly for batch in batches for stats in batch.stats)
@@ -209,14 +213,17 @@ def _apply_in_turn(
 
 
 def _moves_parts(batch: TableBatch) -> bool:
-    """Whether the batch may give up a key that the next source table takes, and have made of its
-    row another one by a part of it. A run that is killed then would find the key held when it is
-    applied again, and set aside what the part is based on."""
+    """Whether the batch must be recorded before the next source table is applied.
+
+    It must if it may give up a key that the next one takes, and also has partial images of rows
+    that moved. Were the run killed in between, the batch would be applied again and find the key
+    held by the other table, and the image that a partial one is based on would be set aside.
+    """
     return bool(batch.shared and batch.total("key_changes") and batch.total("partials"))
 
 
 def _record(ledger: Ledger, target: TargetBatch, now: Progress, *, batch: TableBatch) -> None:
-    """Record that a source table's batch is applied, before those of the others are."""
+    """Record that the batch of one source table is applied, before those of the others are."""
     names = {name.path for name in batch.names}
     applied = {name: to for name, to in target.applied_batches.items() if name in names}
     row = replace(now.uncounted(), tables={**now.tables, **applied})
@@ -224,7 +231,7 @@ def _record(ledger: Ledger, target: TargetBatch, now: Progress, *, batch: TableB
 
 
 def _up_to(now: Progress, target: TargetBatch, pending: PendingChanges) -> Progress:
-    """The progress, once all that was pending is applied."""
+    """The progress once everything pending is applied."""
     limit = pending.limit
     return replace(
         now,
@@ -243,7 +250,7 @@ def _keys(
     progress: Progress,
     pending: PendingChanges,
 ) -> tuple[str, ...]:
-    """The key columns of the target; () = it has none, or none is known."""
+    """The key columns of the target; () if it has none or none is known."""
     route = target.route
     if progress.contract is not None and not progress.contract.keeps.keyed:
         _check_keyless(ledger, route, new, keys=progress.contract.keys)
@@ -274,11 +281,11 @@ def _feed(feeding: Feeding, columns: Mapping[str, str]) -> Feed:
 def _applied(
     warehouse: Warehouse, now: Progress, batch: TableBatch, *, was_unkeyed: bool
 ) -> tuple[Progress, bool]:
-    """The target's progress once a source table's batch is applied, and whether some value of it
-    did not fit."""
+    """Apply the batch of a source table. Gives the target's progress afterwards, and whether some
+    value did not fit its column."""
     applied = apply(warehouse, batch)
     watermarks, counts = applied.watermarks, applied.counts
-    # Not only what is new among the rejects: a run that was killed may have recorded them.
+    # Rejects that are not new count too: a killed run may have recorded them.
     unfit = applied.unfit or bool(counts["rejected"])
     if was_unkeyed:
         typed_at_last(warehouse, batch)
@@ -292,8 +299,8 @@ def _applied(
 
 
 def _enter_outgrown(misfits: Sequence[Feeding]) -> None:
-    """Enter the types that values ask for which did not fit; what the policy lets in of them is
-    carried out once all tables are applied, and the values are tried again after it."""
+    """Enter the wider types that the values which did not fit need. What the policy lets in is
+    carried out once all tables are applied, and these values are tried again after that."""
     if not misfits:
         return
     first = misfits[0]
@@ -303,8 +310,8 @@ def _enter_outgrown(misfits: Sequence[Feeding]) -> None:
 
 
 def gone(warehouse: Warehouse, progress: Progress) -> bool:
-    """Whether a target that has rows applied to it is not there: to begin it anew would leave out
-    all that it had."""
+    """Whether changes were applied to a target whose table is no longer there. Made anew by a
+    batch, it would lack all rows that it had."""
     return bool(progress.watermarks) and not warehouse.exists("gold", progress.target)
 
 
@@ -319,8 +326,9 @@ def gone_sentence(target: str) -> str:
 def _with_schema_hints(
     warehouse: Warehouse, new: Mapping[SourceTable, list[BatchStats]], pending: PendingChanges
 ) -> PendingChanges:
-    """The pending changes with what earlier messages told of a new target's tables, where those of
-    now say no key or no types: a format may tell a table's schema once, before its rows."""
+    """The pending changes, completed by what earlier messages said of the key and the types of a
+    new target's tables, where the present ones do not say it: a format may send the schema of a
+    table once, before its rows."""
     lacking = [
         table
         for table, stats in new.items()
@@ -330,7 +338,8 @@ def _with_schema_hints(
     if not lacking:
         return pending
     before = schema_hints(warehouse, lacking, pending.last)
-    # Types of before count as they were last: a column that is gone since does not come again.
+    # Of the earlier types the last ones count, so that a column that was dropped does not come
+    # back.
     last = {table: types[-1:] for table, types in before.types.items()}
     types, keys = {**last, **pending.types}, {**before.keys, **pending.keys}
     return pending._replace(types=types, keys=keys)
@@ -339,8 +348,8 @@ def _with_schema_hints(
 def _ordering_types(
     feeding: Feeding, columns: Mapping[str, str]
 ) -> Sequence[tuple[ColumnType, ...]]:
-    """The types that came with columns of `sequence_by` which the target has not; one batch may
-    have come without them."""
+    """The types of those `sequence_by` columns that the target does not have. If this batch came
+    without types, those of earlier messages count."""
     route, ledger = feeding.route, feeding.ledger
     if not route.sequence_by:
         return []
@@ -358,8 +367,8 @@ def _ordering_types(
 def _check_keyless(
     ledger: Ledger, route: Route, tables: Iterable[SourceTable], *, keys: tuple[str, ...]
 ) -> None:
-    """Raise TableError where the YAML names a key for a target that keeps every image for want of
-    one."""
+    """Raise TableError where the YAML names a key for a target that keeps every image because it
+    had no key."""
     if keys or not declared_keeping(route).keyed:
         return
     for table in tables:
@@ -373,8 +382,8 @@ def _check_keyless(
 
 
 def _version(warehouse: Warehouse, now: Progress, *, fresh: bool, again: bool) -> int | None:
-    """The target's version, where nothing but what is recorded was applied to it; `again`: parts of
-    the batch may have been, as after a kill."""
+    """The target's version, if everything that was applied to it is recorded. `again`: parts of the
+    batch may have been applied before, as after a kill."""
     if fresh:
         return warehouse.last_commit("gold", now.target).version
     versions = (known.version for known in now.watermarks.values() if known.version)
@@ -384,8 +393,9 @@ def _version(warehouse: Warehouse, now: Progress, *, fresh: bool, again: bool) -
 def _with_contract(
     ledger: Ledger, route: Route, progress: Progress, *, tables: Iterable[SourceTable]
 ) -> Progress:
-    """The progress with what the target was created for, which the table itself tells where nothing
-    else does, and where the history of its source tables was trimmed: before a reset of it, too."""
+    """The progress, completed from what the table itself says where no record exists: what the
+    target was created for, and where the history of its source tables was trimmed. A trim from
+    before a reset of the target counts too."""
     warehouse, contract = ledger.warehouse, progress.contract
     horizons: dict[str, tuple[Horizon, ...]] = {}
     if contract is None:
@@ -420,8 +430,9 @@ def _without_key(
     now: Progress,
     pending: PendingChanges,
 ) -> Progress:
-    """The progress, once every change of tables whose rows nothing tells apart is a reject; but
-    truncates, which do not say whether rows have a key, and come again once some do."""
+    """Set aside every change of tables whose rows nothing tells apart, and give the progress
+    afterwards. Truncates are not set aside: they do not say whether rows have a key, and they come
+    again once some do."""
     for table, stats in new.items():
         now = now.counting({"events": sum(each.changes for each in stats)})
         if _truncates_alone(stats):

@@ -40,8 +40,9 @@ def key_slots(keys: Iterable[str]) -> dict[str, str]:
 
 
 class OrderColumn(NamedTuple):
-    """A column that orders rows (`sequence_by`): its type, and the names that images have it under,
-    where it was called otherwise below some positions those of each (`earlier`, in order)."""
+    """A column that orders rows (`sequence_by`): its type, and the names that images have it under
+    (`spellings`). `earlier`: the names below each position at which it was called otherwise, in
+    order."""
 
     spellings: tuple[str, ...]
     type: str
@@ -57,14 +58,15 @@ class OrderColumn(NamedTuple):
 class Projection:
     """How one source table's changes become rows of a target.
 
-    `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names
-    images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: of
-    zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
-    images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
-    column that tells which source table a row came from. `sequence`: the columns that order the
-    rows. `masks`: the target columns that have something else in place of their values; what is
-    read through `masked` has it. `keeps_states`: the target shows every state of a row, not only
-    the last. `read_positions`: a row of a snapshot tells where in the log it was read.
+    `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names that
+    images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: that
+    of zone-less times. `native`: silver's own `key` is the target's key; otherwise the key's values
+    come from the images. `lineage`: the schema changes through which earlier events are read.
+    `shard`: the key column that tells which source table a row came from. `sequence`: the columns
+    that order the rows. `masks`: the target columns that hold something else in place of their
+    values; changes read through `masked` hold it too. `keeps_states`: the target shows every state
+    of a row, not only the last. `read_positions`: a row of a snapshot tells where in the log it was
+    read.
     """
 
     keys: tuple[str, ...]
@@ -85,8 +87,8 @@ class Projection:
 
     @property
     def schema_pos(self) -> str:
-        """SQL of where a change stands among the schema changes. By `sequence_by`, the log's own
-        place comes last."""
+        """SQL of where a change stands among the schema changes. Where `sequence_by` orders the
+        rows, that is its place in the log, the last part of its pos."""
         if self.read_positions:
             return read_at("pos", by_arrival=str(self.by_arrival).lower())
         return in_log("pos") if self.sequence else "pos"
@@ -117,9 +119,10 @@ class Projection:
     def key_value(self, name: str, *, before: bool = False) -> str:
         """SQL of a key column's text: from the event's key, else from its images.
 
-        Where silver's key is not the target's, the images come first: a key may tell a column too.
-        A row from before a key column was added has had its literal DEFAULT since, which is masked
-        here as what maps hold is by `masked`.
+        If silver's key is not the target's, the images come first and silver's key second, which
+        may hold the column too. A row from before the key column was added has had the literal
+        DEFAULT of the column since; the DEFAULT is masked here, as `masked` does with values in
+        maps.
         """
         if name == self.shard:
             return self.text("", name)
@@ -159,9 +162,10 @@ class Projection:
         return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
 
     def masked(self, changes: str, *, as_sent: bool = False) -> str:
-        """SQL of changes (silver rows) under today's names as the target may see them: masked.
+        """SQL of changes (silver rows) as the target may see them: masked, under today's column
+        names.
 
-        `as_sent`: their names are those of their time.
+        `as_sent`: their columns have the names of their own time.
         """
         renames = only(RenameColumn, (entry.change for entry in self.lineage))
         names = as_it_was(self.masks, renames) if as_sent else self.masks
@@ -182,9 +186,9 @@ class Projection:
 
     @property
     def may_change_key(self) -> str:
-        """SQL that is true for every change, as it came, that gave its row another key; of these
-        `events` tells which did. Before a key column was renamed the key's values stand elsewhere.
-        """
+        """SQL that is true at least for every change that gave its row another key, on changes as
+        they came; `events` then tells which of them did. Before a key column was renamed the values
+        of the key stand under other names."""
         return self.changes_key if self.native or not self.key_renamed else _MOVING
 
     @property
@@ -226,9 +230,12 @@ LEAVES_KEY = f"(op = 'delete' AND element_at(pos, {HALF}) = 0)"
 
 
 def as_today(projection: Projection, changes: str) -> str:
-    """SQL of the changes (silver rows) as they read under today's columns, masked, without values
-    that did not have to fit yet and do not: what overwrote them since fits. Where that state is
-    shown too they stay, as misfits: without them it would have the value from before it."""
+    """SQL of the changes (silver rows) as they read under today's columns, masked.
+
+    A value from before its column got today's type need not fit it. If it does not, it is left out,
+    since what overwrote it fits. In a target that shows every state such a value stays and is a
+    misfit: without it, that state would show the value from before it.
+    """
     pos = projection.schema_pos
     changes = translated(changes, projection.lineage, pos=pos)
     since = retypings(projection.lineage) if not projection.keeps_states else {}
@@ -241,16 +248,18 @@ def as_today(projection: Projection, changes: str) -> str:
 
 
 def events(projection: Projection, changes: str) -> str:
-    """One row a change: key and key_before as array<string>, images, what it takes to fold them.
+    """One row a change: key and key_before as array<string>, its images, and what it takes to fold
+    it.
 
     `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label,
     key, key_before, image, before, partial, event_time (µs), tx, digest, batch, epoch, topic,
-    partition, offset, row, misfits (array<string>), lacks (how many target columns the image has
-    not).
+    partition, offset, row, misfits (array<string>), lacks (how many target columns are missing in
+    the image).
     """
     changes = as_today(projection, changes)
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in projection.misfits()]
-    # Of what leaves out nulls this alone is compiled: `array_compact` takes all checks with it.
+    # Of the functions that leave out nulls only this one is compiled; with `array_compact` none of
+    # the checks would be.
     misfits = f"array_except(array({', '.join(flagged)}), array(NULL))" if flagged else "array()"
     names = sql_texts(projection.columns)
     image, by_spelling = _renamed(projection), _other_spellings(projection)
@@ -258,7 +267,8 @@ def events(projection: Projection, changes: str) -> str:
     key_spellings = [
         sql_text(n) for key in projection.keys for n in projection.spellings.get(key, (key,))
     ]
-    # What a row was called before is told by its key, whose texts may differ where it does not.
+    # The old key is told by `key_before`; the texts of key columns in the before image may differ
+    # although the key does not.
     leaves_key = f"{projection.changes_key} OR op = 'delete'"
     others = (
         f"map_filter(before, (k, v) -> k NOT IN ({', '.join(key_spellings)}))"
@@ -282,8 +292,8 @@ FROM ({changes})"""
 
 
 def that_fit(events: str) -> str:
-    """The events of a relation that fit; and, being `void`, the inserts of key changes in two
-    messages that do not: their deletes count for nothing either (semantics.md, 34)."""
+    """The events of a relation that fit. Inserts of key changes in two messages that do not fit are
+    among them, marked as `void`: then their deletes count for nothing either (semantics.md, 34)."""
     fits = "key IS NOT NULL AND size(misfits) = 0"
     return (
         f"SELECT * EXCEPT (key), coalesce(key, key_before) AS key, NOT ({fits}) AS void "
@@ -294,7 +304,7 @@ def that_fit(events: str) -> str:
 def _renamed(projection: Projection) -> str:
     """SQL of the after image with target column names, without columns the target lacks."""
     listed = f"array({_listed(projection)})"
-    # A lambda is not compiled: it is for images that have more than the target.
+    # A lambda is not compiled, so only images with columns that the target lacks go through it.
     kept = (
         f"IF(size(array_except(map_keys(after), {listed})) = 0, after, "
         f"map_filter(after, (k, v) -> array_contains({listed}, k)))"
@@ -303,7 +313,7 @@ def _renamed(projection: Projection) -> str:
 
 
 def _as_spelt_here(projection: Projection, row: str) -> str:
-    """SQL of an image whose columns have the names by which the target knows them."""
+    """SQL of an image whose columns have the names that the target has for them."""
     by_spelling = _other_spellings(projection)
     if not by_spelling:
         return row
@@ -314,7 +324,7 @@ def _as_spelt_here(projection: Projection, row: str) -> str:
 
 
 def _other_spellings(projection: Projection) -> dict[str, str]:
-    """The names under which images have columns that are called otherwise -> what they are."""
+    """The names of images that are not the target's own -> the target column that each is."""
     return {
         spelling: name
         for name, all_ in projection.spellings.items()

@@ -86,8 +86,8 @@ class Option(NamedTuple):
 
 
 Decoder = Callable[[Message], Iterator[Event]]
-"""One message -> its events, in order; raises DecodeError. Remembers only memos, opens nothing but
-where its schemas are kept."""
+"""One message -> its events, in order. It raises DecodeError, remembers nothing but memos, and
+opens nothing but the place where its schemas are kept."""
 
 Texts = tuple[str | None, ...]
 """The canonical texts of a row, in the order of its columns."""
@@ -96,10 +96,10 @@ Texts = tuple[str | None, ...]
 class Changes(NamedTuple):
     """Changes of one table whose rows have the same columns, read by column: one event a message.
 
-    `at`: the index of each one's message, going up. `event`: what is said of all of them, images
-    aside. `varying`: the fields of Event in which they differ, each with its value of each
-    change. `names`: the columns of all images. `before`, `after`: the rows, None
-    where there is no such image.
+    `at`: the indexes of their messages, ascending. `event`: what is said of all of them, except the
+    images. `varying`: the fields of Event in which they differ, each with its value for each
+    change. `names`: the columns of all images. `before`, `after`: the rows, None for a change
+    without such an image.
     """
 
     at: list[int]
@@ -140,9 +140,9 @@ class Changes(NamedTuple):
 
 
 TableDecoder = Callable[[Sequence[tuple[int, Message]]], list[Changes]]
-"""Messages in UTF-8, each with its index, without headers that say something -> the changes that
-can be read by column, each exactly as the decoder reads it; never raises. The other messages are
-left to the decoder."""
+"""Messages in UTF-8, each with its index, that have no header which says something -> the changes
+that can be read by column, each exactly as the decoder reads it. It never raises: the other
+messages are left to the decoder."""
 
 
 class Loss(NamedTuple):
@@ -159,12 +159,12 @@ class Loss(NamedTuple):
 SPACES_OF_JSON = Loss(
     "white space of nested JSON", "a value that is an object or array stays as it was sent"
 )
-"""Of the formats whose rows hold JSON as it is, not as text."""
+"""A loss of the formats whose rows hold JSON as it is, not as text."""
 
 
 def repeats_without_key(why: str) -> Loss:
-    """The loss where a place in the source's log does not tell its rows apart (semantics.md, 66);
-    `why`: which rows have one."""
+    """The loss of formats in which a place in the source's log does not tell rows apart, where a
+    table has no key (semantics.md, 66); `why` says which rows share a place."""
     return Loss(
         "repeats of a table without a key",
         f"{why}, so each delivery is a change: declare keys: where there is one",
@@ -172,9 +172,9 @@ def repeats_without_key(why: str) -> Loss:
 
 
 def equal_changes_of_a_row(why: str, *, by_default: bool = False) -> Loss:
-    """The loss where a place in the source's log does not tell the changes of a row apart, and a
-    source goes by it all the same; `why`: which changes have one. `by_default`: sources of the
-    format go by it unless they say otherwise."""
+    """The loss of formats in which a place in the source's log does not tell the changes of one row
+    apart, although a source is ordered by it; `why` says which changes share a place. `by_default`:
+    sources of the format are ordered so unless they say otherwise."""
     asked, instead = ("", "set order: arrival") if by_default else _ASKED_FOR
     return Loss(
         "equal changes of a row",
@@ -189,30 +189,40 @@ _ASKED_FOR = "with order: source ", "leave order: auto"
 class Format(NamedTuple):
     """One row of FORMATS.
 
-    `tables` reads the regular messages of a batch by column, where the format has a way to.
-    `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
-    the message is of this format; `recognise_bytes` is asked with one that is no JSON object, and
-    gives what it has read of it, or true: both are `Message.read` to the decoder.
-    `envelope`: the dotted paths of the objects in a JSON message, or in lists of it, whose names
-    are the format's own, not columns; in them no name has two values.
-    `headers`: the names of those that its decoder reads, where `tables` does not.
-    `flat`: a message may be a row whose columns stand on the top level.
-    `empty`: a message without a value says something by its key, and is decoded; `empty_header`:
-    the header with which it does, where others say nothing.
-    `whole_rows`: a new row has every column of its table; those of others may lack what is NULL.
-    `untyped`: no message tells the types of its columns.
-    `splits_updates`: an update may come as two messages, whose changes are joined in silver.
-    `shards`: a large message may come in several.
-    `ends`: what of its messages tells the end of a transaction that they name; empty: nothing does.
-    `read_positions`: a row of a snapshot tells where in the log it was read.
-    `tenants`: the extra value `tenant` says whose table it is that a change names.
-    `dialect`: the SQL of its statements, where neither a message nor an option says it.
-    `order` is what `order: auto` means, `log` names the log whose positions the format tells where
-    other formats tell them too, `positions` that messages may carry them though `auto` goes by
-    arrival, `orderless` what to do where a message lacks the order key that
-    `order: source` takes. `impossible` names what the format cannot carry, with the
-    vendor's line, and `losses` what arrives otherwise than the source had it; `recognised` and
-    `ordered` are sentences for `ingest formats NAME`.
+    How messages are told and read:
+
+    - `recognise` is asked with the top level of a JSON message (see `detect`): is the message of
+      this format? `recognise_bytes` is asked with any other message and gives what it has read of
+      it, or true; the decoder finds both in `Message.read`.
+    - `tables` reads the regular messages of a batch by column, if the format has a way to.
+    - `envelope`: the dotted paths of the objects in a JSON message, or in lists of it, whose names
+      belong to the format and are no columns. No name in them has two values.
+    - `headers`: the names of the headers that the decoder reads and `tables` does not.
+    - `flat`: a message may be a row whose columns stand on the top level.
+    - `empty`: a message without a value says something by its key, and is decoded. `empty_header`:
+      only a message without a value that has this header says something.
+    - `dialect`: the SQL of its statements, unless a message or an option says it.
+
+    What silver and gold ask of it:
+
+    - `whole_rows`: a new row has every column of its table; in other formats it may lack those that
+      are NULL.
+    - `untyped`: no message tells the types of its columns.
+    - `splits_updates`: an update may come as two messages, whose changes are joined in silver.
+    - `shards`: a large message may come in several.
+    - `ends`: what in its messages tells the end of a transaction that they name; empty: nothing
+      does.
+    - `read_positions`: a row of a snapshot tells where in the log it was read.
+    - `tenants`: the extra value `tenant` says whose table a change names.
+
+    How changes are ordered: `order` is what `order: auto` means. `positions`: messages may carry
+    positions although `auto` goes by arrival. `log` names the log of these positions if other
+    formats tell positions of the same log. `orderless` says what to do about a message that lacks
+    the order key which `order: source` takes.
+
+    What people read: `impossible` names what the format cannot carry, with the vendor's line;
+    `losses` what arrives otherwise than the source had it; `recognised` and `ordered` are sentences
+    for `ingest formats NAME`.
     """
 
     decoder: Callable[[FormatOptions], Decoder]

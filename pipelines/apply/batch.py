@@ -38,11 +38,11 @@ Count = Literal[
     "unhashed",
     "zero_dates",
 ]
-"""What `pipelines.silver.pending.BatchStats` counts."""
+"""The figures of `pipelines.silver.pending.BatchStats` that can be summed."""
 
 
 class Applied(NamedTuple):
-    """What a batch came to: what gold remembers of the source table from now on, what is counted,
+    """What applying a batch gave: what gold remembers of the source table from now on, the counts,
     by columns of `gold._progress`, and whether some value did not fit its column."""
 
     watermarks: Watermarks
@@ -52,21 +52,22 @@ class Applied(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TableBatch:
-    """What silver batches above `above`, up to `last`, hold of `table` for a target; a history is
+    """What silver's batches above `above`, up to `last`, hold of `table` for a target; a history is
     a batch that begins at 0. `pipelines.gold.plan` builds it.
 
-    `names`: all that the source table has had. `silver`, `target_table`: SQL names of silver's
-    table and the target's. `staged`: of a relation that has the changes of this batch, where they
-    were read beforehand. `watermarks`: what gold remembers of the source table. `new_truncates`:
-    those that the batch brings, `earlier_truncates` those before it; each with its time (µs) where
-    rows that it leaves behind show that (soft deletes, versions). `fresh`: it is the first of a
-    target that was made in this run. `shared`: other source tables feed the target too. `only`: SQL
-    that narrows every reading of silver. `missing_order_keys`: how many changes have no value of
-    `sequence_by`. `newest`: the latest event time (µs) applied to the target before it.
-    `applied_before`: SQL that is true for those of its changes, as `events`, that an earlier run
-    applied: what lay below an open transaction then. `version`: the target's when the batch's turn
-    comes, None where its log has what gold did not record; asked for only where the target does not
-    keep the latest rows alone.
+    `names`: all names that the source table has had. `silver`, `target_table`: the SQL names of
+    silver's table and the target's. `staged`: the name of a relation that holds the changes of this
+    batch, if they were read beforehand. `watermarks`: what gold remembers of the source table.
+    `new_truncates`: the truncates that the batch brings, `earlier_truncates` those before it; each
+    with its time (µs) if rows that it leaves behind show the time (soft deletes, versions).
+    `fresh`: it is the first batch of a target that was made in this run. `shared`: other source
+    tables feed the target too. `only`: SQL that narrows every reading of silver.
+    `missing_order_keys`: how many changes have no value of `sequence_by`. `newest`: the latest
+    event time (µs) that was applied to the target before it. `applied_before`: SQL that is true for
+    those of its changes, as `events`, that an earlier run applied because they lay below an open
+    transaction. `version`: the target's version when the batch's turn comes, None if its log has
+    commits that gold did not record; it is looked up only for targets that keep more than the
+    latest rows.
     """
 
     table: SourceTable
@@ -120,7 +121,7 @@ class TableBatch:
 
     @property
     def history_changes(self) -> int:
-        """The most changes that history may have."""
+        """An upper bound on the number of changes in the history."""
         return self.watermarks.changes + self.total("changes")
 
     @property
@@ -129,12 +130,12 @@ class TableBatch:
         return max([self.watermarks.widest, *(stats.widest for stats in self.stats)])
 
     def fits_here(self, changes: int) -> bool:
-        """Whether so many changes of history are few enough for the driver, whichever they are."""
+        """Whether this many changes of history fit into the driver, whichever changes they are."""
         return changes * (self.widest + self._names_bytes + bounds.OF_A_ROW) <= bounds.BYTES
 
     @cached_property
     def _names_bytes(self) -> int:
-        """What the names in a change's images take at most."""
+        """An upper bound on the bytes of the column names in a change's images."""
         named = [*self.images, tuple(self.projection.columns)]
         return 3 * max(sum(len(name.encode()) + 16 for name in names) for names in named)
 
@@ -151,7 +152,7 @@ class TableBatch:
 
     @property
     def around(self) -> str:
-        """SQL that is true where earlier copies of its changes can be: they have one place in the
+        """SQL that is true where earlier copies of its changes can be: copies have one place in the
         source's log."""
         ends = [pos for s in self.stats for pos in (s.lowest, s.highest) if pos is not None]
         if self.projection.sequence or len({pos[:S1] for pos in ends}) != 1:
@@ -171,12 +172,13 @@ class TableBatch:
 
     @property
     def maybe_written(self) -> bool:
-        """Whether a run that was killed may have written some of it, and not recorded that."""
+        """Whether a killed run may have written some of the batch without recording it."""
         return self.version is None
 
     @property
     def timely(self) -> bool:
-        """Whether no change of the batch is older, by its time, than any that was applied."""
+        """Whether no change of the batch is older, by its event time, than the newest one that was
+        applied."""
         if self.newest is None:
             return not self.watermarks.applied
         return all(s.oldest is not None and s.oldest >= self.newest for s in self.stats)
@@ -220,8 +222,8 @@ class TableBatch:
         lower_names = (lowered(image) for image in self.images)
         every = lowered(self.projection.columns)
         narrow = any(not every <= names for names in lower_names)
-        # A column that waits for its approval is not read from the images that have it; a value
-        # from before its column got another type only where it fits that.
+        # A column that waits for its approval is not read, although images have it; a value from
+        # before its column got another type is read only if it fits that type.
         waiting = any(entry.hidden for entry in self.projection.lineage)
         retyped = max(retypings(self.projection.lineage).values(), default=())
         below = self.lowest is not None and self.lowest < retyped
@@ -235,23 +237,24 @@ class TableBatch:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether one row a key by SQL is enough: whole images of one kind, nothing to keep."""
+        """Whether SQL alone can fold the batch to one row a key: all images are whole and have the
+        same columns, and no value of an earlier row has to be kept."""
         return (
             len({frozenset(image) for image in self.images}) <= 1
             and not self.total("partials")
             and not self.total("key_changes")
             and not self.total("truncates")
-            # If a row ends in the middle of the batch, columns that later images lack are NULL, and
-            # not as they were.
+            # If a row ends in the middle of the batch, the columns that later images lack become
+            # NULL, instead of staying as they were.
             and not (self.keeps.latest and self.total("deletes") and (self.soft or self.partial))
             and not self.reread
         )
 
     @cached_property
     def reread(self) -> bool:
-        """Whether a schema change makes some event of the batch read otherwise than it stands."""
-        # By `sequence_by` statistics do not tell positions in the log, where schema changes have
-        # theirs.
+        """Whether some event of the batch reads otherwise because of a schema change."""
+        # With `sequence_by` the statistics do not tell positions in the log, which is where schema
+        # changes have theirs.
         sequenced = bool(self.projection.sequence and self.projection.lineage)
         return sequenced or reaches(
             self.projection.lineage, self.lowest, self.highest, images=self.images
@@ -273,7 +276,7 @@ class TableBatch:
         return self._read(f"batch <= {self.above} AND {where}")
 
     def beyond(self) -> str | None:
-        """SQL of this batch's changes that come later than their history was trimmed."""
+        """SQL of the changes of this batch that come too late, since their history was trimmed."""
         if (trimmed := self._trimmed) is None:
             return None
         where = f"{self.span} AND ({trimmed})"
@@ -281,7 +284,7 @@ class TableBatch:
 
     @property
     def span(self) -> str:
-        """SQL that is true for silver's rows of this batch, also for those that it sets aside."""
+        """SQL that is true for silver's rows of this batch, those included that are set aside."""
         return f"batch > {self.above} AND batch <= {self.last} AND {self.only}"
 
     @property
@@ -308,11 +311,11 @@ class TableBatch:
         return self._read(f"{self.these} AND {where}", self.staged)
 
     def changes(self) -> str:
-        """SQL of this batch's changes of rows, without what a truncate voids.
+        """SQL of the row changes of this batch, without those that a truncate voids.
 
-        Where rows are only marked as deleted, or kept as versions, a truncate voids nothing: what
-        they held before it still counts. Nor does it void a change at its own place in the source's
-        log, of which a copy may lie above it.
+        A truncate voids nothing in a target whose deletes are soft or that keeps versions: what
+        rows held before it still counts. Nor does it void a change at its own place in the source's
+        log, since a copy of that change may lie above it.
         """
         where = ROW_CHANGES
         if self.all_truncates and not self.soft and self.keeps.latest:
@@ -351,7 +354,7 @@ class TableBatch:
                 pos=pos,
                 table=self.projection.label,
                 key=None,
-                # A mark shows some time.
+                # The mark of a deleted row needs some time.
                 event_time=time or 0 if self.soft and not self.keeps.versions else time,
                 by_arrival=self.projection.by_arrival,
                 digest=number,

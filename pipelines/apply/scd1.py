@@ -59,8 +59,8 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
 
 def exact(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
-    # Where one source table alone feeds the target every row is its own, whatever the table was
-    # called when it came.
+    # If only one source table feeds the target, every row is its own, whatever the table was called
+    # when the row came.
     of_another = "t.of_another" if batch.shared else "false"
     columns = f"t._pos AS stored, t.marked, {of_another} AS of_another"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
@@ -100,16 +100,16 @@ def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Count
     if not refolded.states:
         return Counter()
     rows = batch.typed_states(refolded.of_kind("state"), exact=True)
-    # Rows that are as they were are written too: each stands at its newest change then, with which
-    # what comes late is compared.
+    # Rows that stay as they were are written too, so that each stands at its newest change: late
+    # changes are compared with that.
     return _merge(frames, batch, f"({rows})", exact=True, sparing=False)
 
 
 def fast_history(frames: Frames, batch: TableBatch) -> str | None:
     """See `pipelines.apply.modes.TargetMode`.
 
-    From SQL come the rows of keys that have whole images only, with all the columns there are, and
-    never changed.
+    SQL gives the rows of keys that never changed and of which every image is whole and has all
+    columns that any has; the others are folded event by event.
     """
     if batch.whole:
         rows = batch.as_states(latest(batch.projection, batch.changes(), sets=batch.sets))
@@ -164,12 +164,12 @@ def _overtaking(batch: TableBatch) -> str:
 
 
 def _put_back_by_truncates(frames: Frames, batch: TableBatch) -> list[str]:
-    """SQL of the keys that a late truncate affects, other than those of the rows it removes; none
-    where there is no such truncate.
+    """SQL of the keys that a late truncate affects beside those of the rows it removes; none if
+    there is no such truncate.
 
-    A change above it may have been skipped because it changed nothing (38): after the truncate it
-    brings the row back. And a row above it has what it kept from below it, where some image did not
-    have all columns: from its own key there, or from the one that it had before.
+    A change above the truncate may have been skipped because it changed nothing (38): after the
+    truncate it brings the row back. And if some image did not have all columns, a row above the
+    truncate still has values from below it, from its own key or from the key that it had before.
     """
     known, first = batch.watermarks, min(batch.new_truncates, default=None)
     if first is None:
@@ -198,7 +198,7 @@ def _put_back_by_truncates(frames: Frames, batch: TableBatch) -> list[str]:
 def _on_time(
     frames: Frames, batch: TableBatch, *, judged: Judged, late: LateKeys
 ) -> tuple[list[str], int]:
-    """SQL of the states of the keys on time, and how many rows they leave, or more."""
+    """SQL of the states of the keys on time, and an upper bound on the rows that they leave."""
     if judged.large is not None and batch.whole:
         unless = late.relation or frames.view(SCHEMA.empty_table())
         changes = without_copies(batch, batch.changes())
@@ -209,7 +209,8 @@ def _on_time(
 
 
 def _history_states(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
-    """SQL of the states that history leads to, of all keys or those of the relation `among`."""
+    """SQL of the states that history leads to, for all keys or for those of the relation
+    `among`."""
     folded = folded_history(frames, batch, history_run(batch), among=among)
     return batch.typed_states(leaving_rows(folded), exact=True)
 
@@ -218,7 +219,7 @@ def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     """The keys that SQL alone cannot fold; None where there are too many to name."""
     few = batch.total("partials") + batch.total("key_changes")
     few += batch.total("deletes") if batch.soft else 0
-    # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
+    # With soft deletes truncates mark the rows that were there; only the fold knows which ones.
     if few > bounds.KEYS or (batch.soft and batch.all_truncates):
         return None
     lacking = len(batch.projection.columns) - len(batch.sets)
@@ -270,8 +271,8 @@ def _merge(
 
 
 def _left_keys_out(frames: Frames, batch: TableBatch, *, affected: int) -> bool:
-    """Whether the fast way had more keys to deal with than rows it changed, as the target's own log
-    tells of a MERGE. An INSERT leaves out those that end with a delete."""
+    """Whether the fast way had more keys to deal with than rows it changed. Of a MERGE the target's
+    own log tells that; an INSERT leaves out the keys that end with a delete."""
     if batch.fresh:
         return bool(batch.total("deletes"))
     metrics = frames.warehouse.last_commit("gold", batch.target).metrics

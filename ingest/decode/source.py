@@ -1,8 +1,8 @@
 """From one message to its silver rows: at least one, and no message stops a stream.
 
-The lift around a format's decoder. It adds what the transport knows and what is declared, fills
-keys, gives every event its pos, turns what a decoder raises into a reject row with the raw bytes,
-and writes one schema row for each set of column types it meets.
+What is done around a format's decoder: add what the transport knows and what is declared, fill in
+keys, give every event its pos, turn what the decoder raises into a reject row with the raw bytes,
+and write one schema row for each set of column types that comes.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _SCHEMAS_MOST = 100_000
 class DecodeSpec(NamedTuple):
     """How the messages of one source are read: what its YAML says, ready to be sent to workers.
 
-    `files`: the transport is files, so `partition` is the file's ordinal; of `captured` records, in
-    files, too, it may be the topic's. `options` holds the
-    options of each format the source may use: one where it is pinned, all of them for `auto`.
-    `statements`: whether a statement is sent to one partition, or a copy to every one; for `auto`
-    the message tells. `null_is_empty`: a message `null` says nothing, as one without a value:
-    Canal's producer for RocketMQ sends it to the queues that have no part of a batch.
+    `files`: the transport is files, so `partition` is the file's ordinal; for `captured` records in
+    files it may be that of the topic instead. `options` holds the options of each format that the
+    source may use: one if it is pinned, all of them for `auto`. `statements`: whether a statement
+    is sent to one partition, or a copy of it to every one; for `auto` the message tells.
+    `null_is_empty`: a message `null` says nothing, like one without a value. Canal's producer for
+    RocketMQ sends it to the queues that have no part of a batch.
     """
 
     source: str
@@ -110,8 +110,8 @@ class SourceDecoder:
         self._tables: dict[str, TableDecoder] = {}
         self._schemas: set[tuple[Any, ...]] = set()
         self._nested = spec.limits.nesting is not None
-        # No smaller message can be above a limit: a column takes a byte at least.
-        self._least = min(spec.limits.message_bytes, spec.limits.columns)
+        # A column takes at least a byte, so a smaller message cannot exceed either limit.
+        self._checked_above = min(spec.limits.message_bytes, spec.limits.columns)
         pinned = spec.options.get(spec.format) or next(iter(spec.options.values()))
         self._tombstones = pinned.options.get("tombstone") == "delete" or (
             self._pinned is not None and FORMATS[self._pinned].empty
@@ -120,7 +120,7 @@ class SourceDecoder:
         self._empty_headers = {format_.empty_header for format_ in about}
 
     def recognised(self, message: Message) -> Recognised | None:
-        """The format that reads a message; None where it is for `rows` to say why there is none."""
+        """The format that reads a message; None if there is none, and then `rows` says why."""
         if self._pinned is not None:
             return self._known
         if not message.value or len(message.value) > self._limits.message_bytes:
@@ -148,7 +148,7 @@ class SourceDecoder:
             value = message.value
             if message.headers and (broken := framing_error(message.headers)) is not None:
                 raise DecodeError(broken.code, broken.text)
-            if value and (self._nested or len(value) > self._least):
+            if value and (self._nested or len(value) > self._checked_above):
                 check_message(value, self._limits)
             if not value and (lost := gap(message.headers)) is not None:
                 unread = Event(kind="control", op="other", op_raw="gap", extra={"offsets": lost})
@@ -187,28 +187,28 @@ class SourceDecoder:
         return list(decode(message))
 
     def changes(self, name: str, messages: Sequence[tuple[int, Message]]) -> list[Changes]:
-        """The changes among messages of a format, each with its index, that are read by column; the
-        other messages are for `rows`."""
+        """Those changes among messages of a format, each with its index, that can be read by
+        column; the other messages are for `rows`."""
         make = FORMATS[name].tables
         if make is None or self._nested:
             return []
         tables = self._tables.get(name)
         if tables is None:
             tables = self._tables[name] = make(self._options[name])
-        least = self._least
-        telling = FORMATS[name].headers | {ERROR_HEADER}
+        largest = self._checked_above
+        meaningful = FORMATS[name].headers | {ERROR_HEADER}
         return tables(
             [
                 (at, _compacted(message))
                 for at, message in messages
                 if message.value
-                and len(message.value) <= least
-                and (not message.headers or telling.isdisjoint([n for n, _ in message.headers]))
+                and len(message.value) <= largest
+                and (not message.headers or meaningful.isdisjoint([n for n, _ in message.headers]))
             ]
         )
 
     def _tells_of_empty(self, message: Message) -> bool:
-        """Whether a header says what a message without a value is."""
+        """Whether a header says what a message without a value is about."""
         return any(name in self._empty_headers for name, _ in message.headers or ())
 
     def knows(self, event: Event) -> bool:
@@ -223,19 +223,21 @@ class SourceDecoder:
     def _lift(
         self, message: Message, epoch: int, now: int, *, name: str | None, events: list[Event]
     ) -> list[SilverRow]:
-        """The rows of a message's events, schema rows before the events that brought them."""
+        """The rows of a message's events, each schema row before the event that brought it."""
         rows: list[SilverRow] = []
         met: list[tuple[Any, ...]] = []
-        source = self.source
-        value, _, _, topic, partition, offset, _, raised, _ = message
+        source, topic = self.source, message.topic
+        value, partition, offset = message.value, message.partition, message.offset
         arrived = micros_of_record(message)
         place = self.places.of(name, message)
         ops = [event.op for event in events]
         if "truncate" in ops or "ddl" in ops:
             events = truncates_by_table(events, name, self.declared, limits=self._limits)
-        wide = value is not None and len(value) > self._least
+        wide = value is not None and len(value) > self._checked_above
+        stepped_back = message.place is not None and place.by_arrival
         row = 0
-        # An event is let go with its row: a message of many rows is not held twice.
+        # Each event is dropped once its row is made, so that a message of many rows is not held
+        # twice.
         events.reverse()
         while events:
             event = events.pop()
@@ -255,7 +257,7 @@ class SourceDecoder:
                     met.append(known)
                     rows.append(self._schema_row(message, epoch, now, name=name, event=event))
             warnings = event.warnings
-            if raised is not None and place.by_arrival:
+            if stepped_back:
                 warnings = [*(warnings or ()), Code.CLOCK_STEPPED_BACK.value]
             if warnings and len(warnings) > 1:
                 warnings = list(dict.fromkeys(warnings))
@@ -275,15 +277,17 @@ class SourceDecoder:
             )
             row += 1
         if met:
-            # Only now: had a later event failed, the schema rows would be gone with the others.
+            # Only now: if a later event had failed, these schema rows would have been lost with the
+            # others.
             if len(self._schemas) >= _SCHEMAS_MOST:
                 self._schemas.clear()
             self._schemas.update(met)
         return rows
 
     def _filled_in(self, event: Event, message: Message, name: str | None) -> int | None:
-        """Give the event what its message leaves to the source: the place of its table, its
-        dialect, its key. Gives the key's hash; None for what is no change of a row."""
+        """Give the event what its message leaves out and the source declares: the names of its
+        table, its dialect, its key. Gives the hash of the key; None for an event that changes no
+        row."""
         self.declared.complete(event)
         if event.unavailable:
             without_empty(event)
@@ -341,7 +345,8 @@ class SourceDecoder:
         )
 
     def _row(self, message: Message, epoch: int, now: int, **given: Any) -> SilverRow:
-        """A row that is no event: the message's coordinates, what is `given`, else null."""
+        """A row that is no event: the coordinates of its message and what is `given`; all else is
+        null."""
         given.update(
             source=self.source,
             topic=message.topic,
@@ -355,7 +360,8 @@ class SourceDecoder:
 
 
 def _compacted(message: Message) -> Message:
-    """The message without white space between its tokens: by column only compact ones are read."""
+    """The message without white space between its tokens: only compact messages are read by
+    column."""
     value = message.value or b""
     compact = compacted(value)
     return message if compact is value else message._replace(value=compact)
@@ -363,6 +369,5 @@ def _compacted(message: Message) -> Message:
 
 def micros_of_record(message: Message) -> int | None:
     """When a message arrived, in microseconds."""
-    _, _, _, _, _, _, timestamp, place, _ = message
-    milliseconds = timestamp if place is None else place
+    milliseconds = message.timestamp if message.place is None else message.place
     return None if milliseconds is None or milliseconds < 0 else milliseconds * 1000

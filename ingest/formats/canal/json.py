@@ -18,7 +18,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.canal.envelope import ENVELOPE, Envelope, TiDB, op_of, recognise
 from ingest.formats.canal.events import add_statement, event_of
-from ingest.formats.canal.rows import RowReaders
+from ingest.formats.canal.rows import FlavourReaders, RowReaders
 from ingest.formats.canal.tables import NO_CODES, Tables
 from ingest.formats.canal.types import NamedTypes
 from ingest.formats.oms.values import oms_converter, oms_spark_type
@@ -68,9 +68,7 @@ def decoder(options: FormatOptions) -> Decoder:
             event.ddl = envelope.sql or None
             yield event
         else:
-            yield from _changes(
-                event, envelope, flavours[envelope.id is not None], keep_keys=keep_keys
-            )
+            yield from _changes(event, envelope, flavours.of(envelope.id), keep_keys=keep_keys)
 
     return decode
 
@@ -80,18 +78,18 @@ def tables(options: FormatOptions) -> TableDecoder:
     return Tables(options, _readers(options)).read
 
 
-def _readers(options: FormatOptions) -> dict[bool, RowReaders]:
-    """The readers of rows by whether their message has an id."""
-    # Bytes in base64, beside an id, are declared for OceanBase Cloud's alone.
+def _readers(options: FormatOptions) -> FlavourReaders:
+    """The readers of rows of one source."""
+    # Only OceanBase Cloud sends an id and bytes in base64.
     cloud = options.options["blob_encoding"] == "base64"
-    return {
-        with_id: RowReaders(_types(options, with_id), unlogged=with_id and cloud)
-        for with_id in (True, False)
-    }
+    return FlavourReaders(
+        with_id=RowReaders(_types(options, with_id=True), unlogged=cloud),
+        without_id=RowReaders(_types(options, with_id=False)),
+    )
 
 
-def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
-    """How values are read: OMS, which sends no `id`, writes base64 and labels."""
+def _types(options: FormatOptions, *, with_id: bool) -> NamedTypes:
+    """How values are read. OMS, which sends no `id`, writes base64 and labels."""
     own, zone = options.options, options.time_zone
     blob, labels, family = own["blob_encoding"], own["enum_encoding"], own["dialect"]
     if not with_id and blob in ("auto", "base64") and labels != "ordinal":
@@ -101,10 +99,12 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
             spark=oms_spark_type(family),
             dialect=family,
         )
+    if blob == "auto":
+        blob = "latin1" if with_id else "base64"
     texts = Texts(
         family=family,
         zone=zone,
-        blob=("latin1" if with_id else "base64") if blob == "auto" else blob,
+        blob=blob,
         bits="integer" if with_id and blob != "base64" else "base64",
         ordinals=with_id if labels == "auto" else labels == "ordinal",
         fill_binary=own["binary_zeros"] == "filled",
@@ -125,7 +125,7 @@ def _changes(
     """One event a row. Raises statement_dml, no_image, image_count, unsupported."""
     op, shared = event.op, event.warnings
     assert shared is not None
-    # Without an id it is OMS's, whose numbers are numbers.
+    # A message without an id is OMS's, whose numbers are JSON numbers.
     textual, unlogged = envelope.id is not None, readers.unlogged or envelope.unlogged
     data = images(_listed(envelope), shared, textual=textual)
     old = images(envelope.old, shared, textual=textual)
@@ -141,7 +141,8 @@ def _changes(
             Code.IMAGE_COUNT, f"expected an old row for each row, got {len(old.rows)} for {count}"
         )
     keys_only = envelope.tidb is not None and _handle_key_only(envelope.tidb, op, keep_keys)
-    # TiCDC's delete-only-output-handle-key-columns says so nowhere else; its id is always 0.
+    # With delete-only-output-handle-key-columns nothing else in TiCDC's message says so; its id is
+    # always 0.
     keys_only |= op == "delete" and envelope.id == 0 and _of_key(data.rows, envelope.pkNames)
     table = (event.db, event.schema, event.table)
     reader = readers.of(table, envelope.mysqlType, event.key_columns)
@@ -170,7 +171,8 @@ def _changes(
 
 
 def _listed(envelope: Envelope) -> bytes:
-    """The rows as an array: SeaTunnel to 2.3.5 sends one row by itself, and nothing but its type.
+    """The rows as an array: SeaTunnel up to 2.3.5 sends a single row as an object, and no other
+    member than its type.
 
     Source: https://github.com/apache/seatunnel/issues/6955.
     """
@@ -192,12 +194,13 @@ def _without_rows(envelope: Envelope, olds: int) -> DecodeError:
 
 
 def _of_key(rows: Sequence[Mapping[str, Any] | None], keys: tuple[str, ...] | None) -> bool:
-    """Whether rows have the columns of their key alone."""
+    """Whether rows have no columns but those of their key."""
     return bool(keys) and all(row is not None and row.keys() == set(keys or ()) for row in rows)
 
 
 def _handle_key_only(tidb: TiDB, op: str, keep: bool) -> bool:
-    """Whether TiCDC sent the handle key alone, the row being too large; a delete needs no more."""
+    """Whether TiCDC sent only the handle key because the row was too large; a delete needs no
+    more."""
     if not (tidb.onlyHandleKey or tidb.claimCheckLocation):
         return False
     handle_key_only(op, tidb.claimCheckLocation, keep)

@@ -234,6 +234,18 @@ class RowReaders:
         return reader
 
 
+class FlavourReaders(NamedTuple):
+    """The readers of one source by whether a message has an `id`: OMS, which sends none, writes
+    values otherwise than Canal."""
+
+    with_id: RowReaders
+    without_id: RowReaders
+
+    def of(self, id_: object | None) -> RowReaders:
+        """The readers of a message with this `id`."""
+        return self.without_id if id_ is None else self.with_id
+
+
 def _warnings(event: Event) -> list[str]:
     if event.warnings is None:
         event.warnings = []

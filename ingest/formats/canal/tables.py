@@ -7,7 +7,7 @@ scalars; of an update, `old` has columns of the row alone. What a row needs and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event, Types
 from ingest.formats.canal.envelope import Envelope, TiDB, op_of
 from ingest.formats.canal.events import event_of
-from ingest.formats.canal.rows import RowReader, RowReaders, doubtful
+from ingest.formats.canal.rows import FlavourReaders, RowReader, doubtful
 from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName, Texts
 from ingest.wire.forms import Forms, Part
@@ -54,10 +54,9 @@ class _Table(NamedTuple):
 
 
 class Tables:
-    """Reads the regular changes of one source; `readers` are those of messages with an id and of
-    messages without."""
+    """Reads the regular changes of one source, with its `readers` of rows."""
 
-    def __init__(self, options: FormatOptions, readers: Mapping[bool, RowReaders]) -> None:
+    def __init__(self, options: FormatOptions, readers: FlavourReaders) -> None:
         self._options = options
         self._readers = readers
         self._forms: Forms[Envelope] = Forms(_FORM)
@@ -126,12 +125,12 @@ class Tables:
             bytes(envelope.sqlType),
             envelope.pkNames or None,
             envelope.id is not None,
-            envelope.unlogged or self._readers[envelope.id is not None].unlogged,
+            envelope.unlogged or self._readers.of(envelope.id).unlogged,
             columns,
         )
 
     def _reader(self, table: _Table) -> RowReader:
-        readers = self._readers[table.with_id]
+        readers = self._readers.with_id if table.with_id else self._readers.without_id
         reader = readers.of(table.names, table.types, table.keys)
         coded = reader.coded or not reader.shape(table.columns).typed
         if coded and table.codes not in NO_CODES:

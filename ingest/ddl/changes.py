@@ -317,22 +317,29 @@ def name_today(name: str, entries: Iterable[LineageEntry]) -> str | None:
     return name
 
 
-def names_through(name: str, entries: Iterable[LineageEntry]) -> list[tuple[Pos | None, str]]:
-    """What a column that is declared as `name`, before or behind a rename of it, is called in
-    events from below each position, and (None) from the last one on."""
+class NameBelow(NamedTuple):
+    """What a column is called in events below a position; None: in all later ones, too."""
+
+    below: Pos | None
+    name: str
+
+
+def names_through(name: str, entries: Iterable[LineageEntry]) -> list[NameBelow]:
+    """The names that a column has had, in order; the last one is today's. It is declared as `name`,
+    which may be its name before or after a rename."""
     steps = [(pos, only(RenameColumn, changes)) for pos, changes in _at_once(entries)]
     given_up = (i for i, (_, made) in enumerate(steps) if name.lower() in freed(made))
     first = name
     for _, made in reversed(steps[: next(given_up, len(steps))]):
         first = next((change.old for change in made if brings(change) == first.lower()), first)
-    found: list[tuple[Pos | None, str]] = []
+    found: list[NameBelow] = []
     now = first
     for pos, made in steps:
         new = next((change.new for change in made if frees(change) == now.lower()), None)
         if new is not None:
-            found.append((pos, now))
+            found.append(NameBelow(pos, now))
             now = new
-    return [*found, (None, now)]
+    return [*found, NameBelow(None, now)]
 
 
 def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:

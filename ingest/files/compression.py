@@ -1,6 +1,6 @@
-"""The bytes of a file in chunks, unpacked by the file's suffix, in bounded memory.
+"""The bytes of a file in chunks, unpacked as the file's suffix says, in bounded memory.
 
-What is damaged in the middle gives everything before the damage and says what was wrong.
+A file that is damaged in the middle gives everything before the damage, and the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ingest.codes import Code
 
 CHUNK = 256 * 1024
 LARGEST = 32 * 1024 * 1024
-"""No record is longer, in bytes: what is, is cut into broken pieces, so that memory is bounded."""
+"""The most bytes of a record. A longer one is cut into broken pieces, so that memory is bounded."""
 _ERRORS = (zlib.error, OSError, EOFError, ValueError, zstandard.ZstdError)
 
 
@@ -25,7 +25,7 @@ def _gunzip(member: Any, packed: bytes) -> Iterator[bytes]:
         piece = member.decompress(packed, CHUNK)
         yield piece
         packed = member.unconsumed_tail
-        # A full piece may have left some of its output behind, with all input taken.
+        # After a full piece there may be more output, although all input was taken.
         if member.eof or (not packed and len(piece) < CHUNK):
             return
 
@@ -41,10 +41,11 @@ def _unzst(member: Any, packed: bytes) -> Iterator[bytes]:
 
 
 class _Packing(NamedTuple):
-    """`new` begins a member of an archive, `unpack` gives what some bytes of it hold.
+    """A way to pack files: `new` begins a member of an archive, `unpack` gives what some bytes of
+    it hold.
 
-    `step`: so many bytes at a time, at most. zstandard knows no bound of its output, and 64 bytes
-    can hold a megabyte.
+    `step`: how many bytes are unpacked at a time, at most. The output of zstandard has no bound,
+    and 64 bytes can hold a megabyte.
     """
 
     new: Callable[[], Any]
@@ -69,6 +70,34 @@ RATIO = 1_000
 """Text packs a hundredfold at most; what unpacks to more than this was made to fill a disk."""
 
 
+class _Members:
+    """Unpacks the members of an archive, one after the other, as its bytes come."""
+
+    def __init__(self, packing: _Packing) -> None:
+        self._packing = packing
+        self._member: Any = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a member has begun and not ended."""
+        return self._member is not None
+
+    def content(self, packed: bytes) -> Iterator[bytes]:
+        """What the next bytes of the archive hold."""
+        while packed:
+            if self._member is None:
+                # Writers of tapes and blocks pad with zeros after the last member.
+                packed = packed.lstrip(b"\0")
+                if not packed:
+                    return
+                self._member = self._packing.new()
+            yield from self._packing.unpack(self._member, packed)
+            packed = b""
+            if self._member.eof:
+                packed = self._member.unused_data
+                self._member = None
+
+
 class Damage(NamedTuple):
     """Why bytes cannot be cut or unpacked: too_large above a limit, else bad_framing."""
 
@@ -79,9 +108,10 @@ class Damage(NamedTuple):
 class Chunks:
     """The unpacked bytes of `stream` in chunks of about CHUNK bytes, none of them empty.
 
-    Iterate once. Afterwards `damage` says why the bytes ended too early, None where they did not.
-    An error of `stream` itself is raised: the file cannot be read, its content is not at fault.
-    `most`: bytes to which an archive may unpack; if not given, what no honest one does.
+    Iterate once. Afterwards `damage` says why the bytes ended too early; None if they did not. An
+    error of `stream` itself is raised: then the file cannot be read, and its content is not at
+    fault. `most`: to how many bytes an archive may unpack; if not given, to more than any honest
+    one does.
     """
 
     def __init__(self, stream: BinaryIO, name: str = "", *, most: int | None = None) -> None:
@@ -112,7 +142,7 @@ class Chunks:
 
     def _unpacked(self, packing: _Packing) -> Iterator[bytes]:
         """The content of every member, one after the other: archives may be concatenated."""
-        member: Any = None
+        members = _Members(packing)
         at = unpacked = 0
         step = _LEAST_STEP
         while packed := self._stream.read(CHUNK):
@@ -121,34 +151,25 @@ class Chunks:
                 part = packed[start : start + step]
                 start += len(part)
                 at += len(part)
-                size = 0
-                while part:
-                    # Writers of tapes and blocks pad with zeros after the last member.
-                    if member is None and not (part := part.lstrip(b"\0")):
-                        break
-                    try:
-                        member = member or packing.new()
-                        for piece in packing.unpack(member, part):
-                            size += len(piece)
-                            unpacked += len(piece)
-                            yield piece
-                            if unpacked > self._allowed(at):
-                                self.damage = _bomb(self._allowed(at), at)
-                                return
-                    except _ERRORS as error:
-                        self.damage = Damage(f"damaged archive near byte {at}: {error}")
-                        return
-                    part = b""
-                    if member.eof:
-                        part = member.unused_data
-                        member = None
-                step = _LEAST_STEP if size > CHUNK else min(step * 2, packing.step)
-        if member is not None:
+                before = unpacked
+                try:
+                    for piece in members.content(part):
+                        unpacked += len(piece)
+                        yield piece
+                        if unpacked > self._allowed(at):
+                            self.damage = _bomb(self._allowed(at), at)
+                            return
+                except _ERRORS as error:
+                    self.damage = Damage(f"damaged archive near byte {at}: {error}")
+                    return
+                step = _LEAST_STEP if unpacked - before > CHUNK else min(step * 2, packing.step)
+        if members.unfinished:
             self.damage = Damage(f"the archive ends in the middle, at byte {at}")
 
     @property
     def spare(self) -> int:
-        """Bytes to which all blocks of a container in it may unpack beyond RATIO of theirs."""
+        """How many bytes all blocks of a container in the file may unpack to beyond RATIO times
+        their size."""
         return _GIGABYTE if self._most is None else self._most
 
     def _allowed(self, packed: int) -> int:
@@ -165,9 +186,9 @@ def _bomb(most: int, packed: int) -> Damage:
 
 
 class Cursor:
-    """Takes bytes from chunks by number, or looks at those ahead.
+    """Takes a number of bytes from chunks, or looks at bytes ahead.
 
-    What has been read stays where it is until more is read, so that a look costs no more than it
+    What was read stays in place until more is read, so that a look ahead costs no more than what it
     shows.
     """
 

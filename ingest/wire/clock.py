@@ -55,8 +55,7 @@ def epoch_micros(number: int, warnings: list[str], expected: int | None = None) 
     """
     if number in (0, -1):
         return None
-    size = abs(number)
-    unit = 1 if size < 10**11 else 10**3 if size < 10**14 else 10**6 if size < 10**17 else 10**9
+    unit = _likely_unit(abs(number))
     micros = number * 1_000_000 // unit
     if not canonical.EARLIEST <= micros <= canonical.LATEST:
         raise DecodeError(
@@ -65,6 +64,16 @@ def epoch_micros(number: int, warnings: list[str], expected: int | None = None) 
     if expected is not None and unit != expected:
         warnings.append(Code.TS_UNIT_INFERRED.value)
     return micros
+
+
+def _likely_unit(size: int) -> int:
+    """The units per second of an epoch number of this size: as seconds, milliseconds, microseconds
+    or nanoseconds it is a time near our own."""
+    if size < 10**11:
+        return 1
+    if size < 10**14:
+        return 10**3
+    return 10**6 if size < 10**17 else 10**9
 
 
 def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None:

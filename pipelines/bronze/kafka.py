@@ -1,7 +1,8 @@
 """Kafka to bronze, by Spark's own source of Structured Streaming.
 
-What Spark's source does not tell is asked beside it (`kafka_topics`): what is there, and what is
-gone of that which was to be read (`lost_offsets`). Where only Java can log in, Spark reads alone.
+What Spark's source does not tell is asked without it: what the topics hold (`kafka_topics`), and
+which messages are gone that were still to be read (`lost_offsets`). If only Java can log in, Spark
+reads alone.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ from pipelines.platform.session import connect_kafka
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import counted
 
-# The clients' own patience is a minute and more, and Spark asks three times.
+# By themselves the clients wait for a minute and more, and Spark asks three times.
 PATIENCE = {
     "kafka.default.api.timeout.ms": "20000",
     "kafka.request.timeout.ms": "15000",
 }
 KNOCK_SECONDS = 3.0
 _ATTEMPTS = 5
-"""How often a source goes on after messages that are gone while others go, in one run."""
+"""How often, in one run, a source goes on although messages keep being lost."""
 
 _KEY = f"coalesce(key, {header_value(KEY_HEADER)})"
 _REASON = re.compile(
@@ -94,7 +95,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
             check_begins(warehouse, source, held.topics if held is not None else kafka.topics or ())
         if held is not None:
             lost += _settled(offsets, held)
-        if _rests(source, offsets, held):
+        if _waits_for_more(source, offsets, held):
             return Bronze(source.name, apart)
         waits = len(_beyond(held.spans, offsets.read(), kafka)) if held is not None else 1
         reader = warehouse.session.readStream.format("kafka").options(
@@ -104,31 +105,50 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
             messages = reader.load().withColumn("key", F.expr(_KEY))
             count = append_stream(warehouse, source, messages, checkpoint=checkpoint, stop=stop)
         except PySparkException as error:
-            damage = damaged(source.name, checkpoint, remove=checkpoint)
-            if damage is None and _goes_on(error, kafka, held) and attempt < _ATTEMPTS - 1:
-                # What went while the stream began is found when it is looked for once more.
-                continue
-            if damage is None and held is not None and attempt < _ATTEMPTS - 1:
-                more = _read_apart(warehouse, source, held, error=error, stop=stop)
-                if more is not None:
-                    apart += more
-                    continue
-            if damage is None and _UNTOLD in str(error) and not _is_lost(warehouse, source):
-                damage = SourceError(
-                    f"source {source.name}: Spark's tasks cannot read Kafka, though all messages"
-                    f" that are to be read are there{_ON_CLASS_PATH if kafka.by_token else ''}"
-                    f"{log_hint()}"
-                )
-            raise damage or _explained(error, source, checkpoint=checkpoint) from error
+            again = attempt < _ATTEMPTS - 1
+            apart += _recovered(warehouse, source, held, error=error, again=again, stop=stop)
+            continue
         said = tuple(f"{loss}: gone before it was read; a row of silver says so" for loss in lost)
         return Bronze(source.name, apart + count, failed=_noted(source, checkpoint), lost=said)
     raise AssertionError("the last attempt returns or raises")
 
 
-def _held(source: Source) -> Held | None:
-    """What the topics hold; None where only Spark can ask, or finds better words for what fails.
+def _recovered(
+    warehouse: Warehouse,
+    source: Source,
+    held: Held | None,
+    *,
+    error: PySparkException,
+    again: bool,
+    stop: Stop,
+) -> int:
+    """Do what lets the source go on after its stream failed; gives how many messages were appended
+    meanwhile. Raises the sentence on the failure if there is no such way, or no attempt is left
+    (`again`)."""
+    kafka, checkpoint = _declared(source), warehouse.checkpoint("bronze", source.name)
+    damage = damaged(source.name, checkpoint, remove=checkpoint)
+    if damage is None and again:
+        if _goes_on(error, kafka, held):
+            # What was lost while the stream began is found by the next attempt.
+            return 0
+        more = None
+        if held is not None:
+            more = _read_apart(warehouse, source, held, error=error, stop=stop)
+        if more is not None:
+            return more
+    if damage is None and _UNTOLD in str(error) and not _is_lost(warehouse, source):
+        damage = SourceError(
+            f"source {source.name}: Spark's tasks cannot read Kafka, though all messages"
+            f" that are to be read are there{_ON_CLASS_PATH if kafka.by_token else ''}"
+            f"{log_hint()}"
+        )
+    raise damage or _explained(error, source, checkpoint=checkpoint) from error
 
-    Raises PlatformError where a topic is missing or forbidden.
+
+def _held(source: Source) -> Held | None:
+    """What the topics hold; None if only Spark can ask, or if it says better what is wrong.
+
+    Raises PlatformError if a topic is missing or forbidden.
     """
     try:
         return topics_of(_declared(source)).held()
@@ -139,15 +159,16 @@ def _held(source: Source) -> Held | None:
 
 
 def _settled(offsets: SourceOffsets, held: Held) -> list[Loss]:
-    """The losses that are noted now; raises SourceError where the source cannot go on."""
+    """The losses that were noted just now; raises SourceError if the source cannot go on."""
     losses = offsets.losses(held, offsets.read())
     offsets.check(losses)
     offsets.go_on(losses, held)
     return losses
 
 
-def _rests(source: Source, offsets: SourceOffsets, held: Held | None) -> bool:
-    """Whether too little waits, and not for too long."""
+def _waits_for_more(source: Source, offsets: SourceOffsets, held: Held | None) -> bool:
+    """Whether the source leaves its messages for later: there are too few of them
+    (`min_offsets_per_batch`), and they have not waited too long (`max_delay`)."""
     kafka = _declared(source)
     if kafka.min_offsets_per_batch <= 1 or held is None:
         return False
@@ -159,15 +180,16 @@ def _rests(source: Source, offsets: SourceOffsets, held: Held | None) -> bool:
 
 
 def _goes_on(error: PySparkException, kafka: Kafka, held: Held | None) -> bool:
-    """Whether what failed is a loss that the source is to go on after."""
+    """Whether the failure is a loss of messages, and the source is to go on after one."""
     return kafka.lost == "go_on" and held is not None and _LOST.search(str(error)) is not None
 
 
 def _read_apart(
     warehouse: Warehouse, source: Source, held: Held, *, error: PySparkException, stop: Stop
 ) -> int | None:
-    """Appends what waits in partitions of which Spark failed at a message for its time, where
-    bronze has not that already; how many messages that were. None where it failed otherwise."""
+    """Append the waiting messages of those partitions in which Spark failed at the time of a
+    message, as far as bronze does not have them; gives how many. None if Spark failed for another
+    reason."""
     if not _FAR.search(str(error)):
         return None
     kafka, checkpoint = _declared(source), warehouse.checkpoint("bronze", source.name)
@@ -180,7 +202,7 @@ def _read_apart(
             return None
         count = append_apart(warehouse, source, client, waits=offsets.unread(found), stop=stop)
     except (*FAILURES, Gone):
-        # What Spark failed for is told instead.
+        # Then the user is told what Spark failed for.
         return None
     offsets.go_on([], held, anew=True)
     return count
@@ -194,7 +216,8 @@ def _is_lost(warehouse: Warehouse, source: Source) -> bool:
 
 
 def _noted(source: Source, checkpoint: str) -> tuple[str, ...]:
-    """Notes how far the source is for the consumer group that it declares; what fails of that."""
+    """Note how far the source is for the consumer group that it declares; gives the sentence on it
+    if that failed."""
     kafka, read = _declared(source), offsets_read(checkpoint)
     if kafka.group is None or read is None:
         return ()
@@ -233,8 +256,8 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
-    """How many offsets the topics hold above those that were read; None where that cannot be told
-    now. Raises SourceError where a run could not go on after what is gone."""
+    """How many offsets the topics hold above those that were read; None if that cannot be told now.
+    Raises SourceError if messages are gone and a run could not go on."""
     try:
         return sum(wait.end - wait.start for wait in waiting(warehouse, source))
     except PlatformError:
@@ -242,13 +265,13 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
 
 
 def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
-    """What the topics hold beyond the offsets that were read last, partition by partition. Offsets
-    without a message, of transactions and compacted topics, are among them. Raises SourceError
-    where a run could not go on after what is gone."""
+    """What the topics hold beyond the offsets that were read last, by partition. Offsets without a
+    message, of transactions and compacted topics, are counted too. Raises SourceError if messages
+    are gone and a run could not go on."""
     kafka = _declared(source)
     if warehouse.local:
         knock(source.name, kafka.addresses)
-    # Before the topics are asked: a run may go on meanwhile.
+    # Read before the topics are asked, since a run may advance meanwhile.
     offsets = SourceOffsets(warehouse, source, warehouse.checkpoint("bronze", source.name))
     read = offsets.read()
     try:
@@ -262,7 +285,7 @@ def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
 def _beyond(
     held: dict[Partition, Span], read: dict[Partition, int] | None, kafka: Kafka
 ) -> list[Waiting]:
-    """What partitions hold beyond that which was read."""
+    """What partitions hold beyond what was read."""
     if read is None and kafka.starting_offsets == "latest":
         return []
     if read is None and kafka.starting_offsets != "earliest":
@@ -306,13 +329,14 @@ def _options(kafka: Kafka, starting: str) -> dict[str, str]:
 
 
 def _most(kafka: Kafka, waits: int) -> str:
-    """What Spark is to take in a batch: to each of the partitions in which something `waits` it
-    gives an offset, be its share of that less than one."""
+    """How many offsets Spark takes in a batch. It gives at least one to each partition in which
+    something `waits`, even if the partition's share is less than one."""
     return str(max(1, kafka.max_offsets_per_batch - max(0, waits - 1)))
 
 
 def knock(source: str, brokers: Sequence[tuple[str, int]]) -> None:
-    """Finds out in seconds what the Kafka client would in minutes, with a stack trace."""
+    """Find out within seconds that no broker answers; the Kafka client takes minutes for it and
+    ends with a stack trace."""
     refusals = []
     for host, port in brokers:
         try:
@@ -328,7 +352,7 @@ def knock(source: str, brokers: Sequence[tuple[str, int]]) -> None:
 
 
 def _explained(error: PySparkException, source: Source, *, checkpoint: str) -> IngestError:
-    """One sentence instead of Spark's report of a failed query."""
+    """One sentence in place of Spark's report of a failed query."""
     kafka, where, text = _declared(source), f"source {source.name}:", str(error)
     found = _REASON.search(text)
     message = found[1] if found else text.partition("\n")[0]

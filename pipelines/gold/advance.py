@@ -355,7 +355,7 @@ def _ordering_types(
         return []
     known = lowered((*columns, *route.columns))
     lineage = ledger.lineage(feeding.table)
-    ordering = {names_through(name, lineage)[-1][1].lower() for name in route.sequence_by}
+    ordering = {names_through(name, lineage)[-1].name.lower() for name in route.sequence_by}
     if ordering <= known:
         return []
     if feeding.table in feeding.pending.types:

@@ -40,14 +40,14 @@ def check_encodings(
     """Check that `columns:` reads the changes as the statements before them require.
 
     `types`: the lists of column types that the changes came with, or that were declared for them.
-    `met`: whether the changes have such values. A statement is parsed only where a declared column
-    depends on it, and the changes are looked at only where the statement leaves the question open.
-    Where a decimal point was moved and moved back, values of the time between are in doubt, later
-    ones are not.
+    `met`: whether the changes have such values. A statement is parsed only if a declared column
+    depends on it, and the changes are looked at only if the statement leaves the question open. If
+    a decimal point was moved and moved back, the values in between are in doubt and later ones are
+    not.
 
     Raises:
-        TableError: a statement made a column that is read by its declaration one that is read in
-            another way, and values of it came.
+        TableError: a statement changed how a declared column is written, and values from after it
+            came.
     """
     declared = declared_for(source.columns, table.path)
     own = [each for each in stats if _FORMAT in each.formats]
@@ -55,26 +55,34 @@ def check_encodings(
     if not declared or not types or top is None:
         return
     lowest = min((each.lowest for each in own if each.lowest), default=None)
-    stated: dict[str, list[tuple[Pos, str]]] = {}
-    for pos, statement in sorted(statements, key=lambda found: found[0]):
-        if pos < top:
-            for name, type_ in typed_columns(statement):
-                stated.setdefault(name.lower(), []).append((pos, type_))
+    stated = _stated_types((pos, statement) for pos, statement in statements if pos < top)
     for name, type_ in declared.items():
         made = stated.get(name.lower(), [])
-        if made and _by_declaration(name, type_, types):
-            for doubt, new in _doubts(name, type_, made, options=source.options):
-                if doubt.below is not None and lowest is not None and doubt.below <= lowest:
-                    continue
-                if (doubt.below is None and doubt.digits is None) or met(doubt):
-                    raise TableError(_sentence(source, f"{label_of(table)}.{name}", type_, new=new))
+        if not made or not _by_declaration(name, type_, types):
+            continue
+        for doubt, new in _doubts(name, type_, made, options=source.options):
+            if doubt.below is not None and lowest is not None and doubt.below <= lowest:
+                continue
+            if (doubt.below is None and doubt.digits is None) or met(doubt):
+                raise TableError(_sentence(source, f"{label_of(table)}.{name}", type_, new=new))
+
+
+def _stated_types(
+    statements: Iterable[tuple[Pos, Statement]],
+) -> dict[str, list[tuple[Pos, str]]]:
+    """The types that statements give each column, in lower case, in order of position."""
+    stated: dict[str, list[tuple[Pos, str]]] = {}
+    for pos, statement in sorted(statements, key=lambda found: found[0]):
+        for name, type_ in typed_columns(statement):
+            stated.setdefault(name.lower(), []).append((pos, type_))
+    return stated
 
 
 def _doubts(
     name: str, type_: str, made: Sequence[tuple[Pos, str]], *, options: Mapping[str, Any]
 ) -> Iterable[tuple[ColumnValues, str]]:
-    """What may be read wrongly of a column declared as `type_` that statements made others, each
-    with the type that it has by then."""
+    """The values of a column declared as `type_` that may be read wrongly because statements gave
+    the column other types, each with the type that it had by then."""
     read = _encoding(type_, options)
     until: list[Pos | None] = [*(pos for pos, _ in made[1:]), None]
     for (pos, new), below in zip(made, until, strict=True):

@@ -438,8 +438,9 @@ def _sequence(
 
     sequence = []
     for named in route.sequence_by or ():
-        *earlier, (_, name) = names_through(named, feed.lineage)
+        *earlier, today = names_through(named, feed.lineage)
+        name = today.name
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
-        before = tuple((pos, spelled(old)) for pos, old in earlier if pos is not None)
+        before = tuple((old.below, spelled(old.name)) for old in earlier if old.below is not None)
         sequence.append(OrderColumn(spelled(name), type_, before))
     return tuple(sequence)

@@ -26,8 +26,8 @@ DECIDABLE = {"approve": (*WAITING, "approved", "rejected", "ignored"), "reject":
 
 
 class Decided(NamedTuple):
-    """Entries as they are after a decision, `failed` ones included, and a sentence on each that was
-    left as it is, since another has to be decided on first."""
+    """The entries after a decision, `failed` ones included, and for each entry that was left as it
+    is, because another has to be decided on first, the sentence that says so."""
 
     entries: list[Entry]
     refused: list[str]
@@ -37,9 +37,10 @@ SETTLED = {"approve": ("applied", "superseded"), "reject": ("rejected",)}
 
 
 def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
-    """The entries with these ids, which may be shortened as long as they are one's alone.
+    """The entries with these ids. An id may be shortened as long as only one entry's begins so.
 
-    Raises ConfigError for an id of no entry or of several, or whose entry is past this decision.
+    Raises ConfigError for an id that none or several have, and for an entry that can no longer be
+    decided on so.
     """
     entries = load_entries(warehouse)
     chosen: list[Entry] = []
@@ -67,9 +68,10 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
 def decide(
     warehouse: Warehouse, verb: str, *, ids: Sequence[str], by: str, why: str | None
 ) -> Decided:
-    """Approve or reject entries, now. One that cannot be decided on yet keeps no other from it.
+    """Approve or reject entries now. An entry that cannot be decided on yet does not keep the
+    others from being decided.
 
-    Waits for a run of gold to end. Raises ConfigError where nothing was touched.
+    Waits for a run of gold to end. Raises ConfigError if nothing was decided.
     """
     find(warehouse, ids, verb)
     with lease(warehouse, "gold"):
@@ -83,15 +85,10 @@ def decide(
                 ledger = ledgers.setdefault(
                     source, Ledger(warehouse, source, progress_by_target=progress_by_target)
                 )
-                entry = ledger.entries[asked.id]
-                if entry.status not in SETTLED[verb]:
-                    try:
-                        entry = _decided(ledger, entry, verb, by=by, why=why)
-                    except ConfigError as error:
-                        refused += error.mistakes
-                        continue
-                    ledger.stage_entry(entry)
-                done.append(entry)
+                try:
+                    done.append(_decide_one(ledger, asked.id, verb, by=by, why=why))
+                except ConfigError as error:
+                    refused += error.mistakes
         finally:
             for ledger in ledgers.values():
                 ledger.save_staged()
@@ -102,15 +99,22 @@ def decide(
     return Decided(done, [mistake.text for mistake in refused])
 
 
-def _decided(ledger: Ledger, entry: Entry, verb: str, *, by: str, why: str | None) -> Entry:
-    """The entry after the decision; raises ConfigError where another comes first."""
+def _decide_one(ledger: Ledger, id_: str, verb: str, *, by: str, why: str | None) -> Entry:
+    """Take a decision on an entry, unless that was done already, and stage what came of it; gives
+    the entry as it then is. Raises ConfigError if another entry has to be decided on first."""
+    entry = ledger.entries[id_]
+    if entry.status in SETTLED[verb]:
+        return entry
     if verb == "reject":
-        return with_waiting_rows(ledger, entry).with_status("rejected", by=by, why=why)
-    return _approved(ledger, entry, by=by, why=why)
+        entry = with_waiting_rows(ledger, entry).with_status("rejected", by=by, why=why)
+    else:
+        entry = _approved(ledger, entry, by=by, why=why)
+    ledger.stage_entry(entry)
+    return entry
 
 
 def _bring_on(warehouse: Warehouse, source: str, *, decided: Sequence[Entry]) -> None:
-    """Apply what waited for new generations of tables."""
+    """Apply what waited for the new generations of tables that were just approved."""
     targets = {
         entry.target
         for entry in decided
@@ -127,8 +131,8 @@ def with_waiting_rows(ledger: Ledger, entry: Entry) -> Entry:
 
 
 def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entry:
-    """The entry, approved and carried out, unless it is too early for that; what comes of it is for
-    the caller to write."""
+    """The entry, approved and, unless it is too early for that, carried out. The caller writes what
+    came of it."""
     if entry.risk == "none" and entry.status not in WAITING:
         return entry
     if entry.table in ledger.held_tables():
@@ -144,13 +148,13 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     if route is not None and ledger.warehouse.exists("gold", route.target):
         again = reviewed(ledger, with_waiting_rows(ledger, entry), route)
         if entry.status == "failed" and entry.proposed:
-            # It may have been half done: what it began with says what is left to do.
+            # It may have been half done; what it proposed at first says what is left to do.
             again = replace(again, proposed=entry.proposed, effects=entry.effects)
         entry = again
         if entry.risk == "none":
             settled = policy_of(entry, route.ddl, ledger.of(entry.table))
             return entry.with_status(settled.status, by=by, why=why or settled.why)
-    # What came of the one before is written by the same commit.
+    # The same commit writes what came of the entry before this one.
     ledger.stage_entry(entry.with_status("approved", by=by, why=why))
     ledger.save_staged()
     approved = ledger.entries[entry.id]
@@ -158,9 +162,9 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
 
 
 def _blocked(ledger: Ledger, entry: Entry) -> str | None:
-    """The sentence on a waiting change without which this one cannot be: what brings the column
-    that it renames, a rename of what it adds anew, or what takes away or renames a column whose
-    name it gives to another."""
+    """The sentence on a waiting change that has to be decided on before this one; None if there is
+    none. Such a change adds the column that this one renames, renames a column of which this one
+    adds a new one, or drops or renames a column whose name this one takes."""
     taken = {rename.new.lower() for rename in only(RenameColumn, entry.effects)}
     others = ledger.of(entry.table)
     if (first := renames_another(entry, others)) is not None:

@@ -319,7 +319,14 @@ class Warehouse:
             named = log.select(*names, "operationParameters")
             newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
             return [
-                Commit(row[0], str(row[1]), row[2], row[3], row[4] or {}, row[5] or {})
+                Commit(
+                    row["version"],
+                    str(row["timestamp"]),
+                    row["operation"],
+                    row["userMetadata"],
+                    row["operationMetrics"] or {},
+                    row["operationParameters"] or {},
+                )
                 for row in newest
             ]
         return commits(self._log(layer, table), self._last(layer, table), most)

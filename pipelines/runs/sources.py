@@ -7,8 +7,8 @@ from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
+from pipelines.runs.backoff import Backoffs
 from pipelines.runs.journal import Journal
-from pipelines.runs.rests import Rests
 from pipelines.silver import projects
 from pipelines.silver.stream import decode_source
 from pipelines.telemetry.activity import Activity
@@ -21,25 +21,25 @@ _BEGUN_ANEW = (
 
 
 class Owned:
-    """Which of the sources that a run is asked for are this project's: none that another project
-    feeds on this warehouse, and none of which it could not be noted whose it is. Both are asked
-    again, at growing intervals."""
+    """The sources that a run is asked for and that belong to this project. A source is left out if
+    another project feeds it on this warehouse, or if it could not be noted whose it is; both are
+    tried again, at growing intervals."""
 
     def __init__(self, warehouse: Warehouse, journal: Journal) -> None:
         self._warehouse = warehouse
         self._journal = journal
         self._taken: set[str] = set()
-        self._untaken = Rests[str]()
+        self._untaken = Backoffs[str]()
 
     def now(self) -> list[str]:
-        """Those of the pass that begins."""
+        """Those that belong to this project in the pass that begins."""
         asked = self._journal.outcome.sources
         return [name for name in asked if name in self._taken or self._take(name)]
 
     def _take(self, name: str) -> bool:
-        """Whether a source is this project's, which is noted."""
-        if (rest := self._untaken.of(name)) is not None:
-            self._journal.failed(name, rest.error)
+        """Note a source as this project's; gives whether it is."""
+        if (backoff := self._untaken.of(name)) is not None:
+            self._journal.failed(name, backoff.error)
             return False
         try:
             projects.take(self._warehouse, name)
@@ -53,17 +53,17 @@ class Owned:
 
 
 class BronzeStage:
-    """The first stage: new messages of one source after the other. One whose messages could not be
-    had rests."""
+    """The first stage: new messages of one source after the other. A source that could not be read
+    is left alone for a while."""
 
     def __init__(self, warehouse: Warehouse, journal: Journal, *, stop: Stop) -> None:
         self._warehouse = warehouse
         self._journal = journal
         self._stop = stop
-        self._unreached = Rests[str]()
+        self._unreached = Backoffs[str]()
 
     def ingest(self, name: str, advance: Advance) -> int:
-        """New messages of one source; how many."""
+        """Take in the new messages of one source; gives how many."""
         journal, brought = self._journal, 0
         ingested = self._ingested(name)
         if ingested is not None:
@@ -83,9 +83,10 @@ class BronzeStage:
         return brought
 
     def _ingested(self, name: str) -> Bronze | None:
-        """What bronze got from a source; None where that failed, or rests."""
-        if (rest := self._unreached.of(name)) is not None:
-            self._journal.failed(name, rest.error)
+        """What bronze got from a source; None if that failed, or if the source is left alone for
+        now."""
+        if (backoff := self._unreached.of(name)) is not None:
+            self._journal.failed(name, backoff.error)
             return None
         declared = self._warehouse.config.sources[name]
         try:
@@ -113,7 +114,8 @@ class SilverStage:
         first: bool,
         stop: Stop,
     ) -> None:
-        """`first`: no stage goes before it, so that it has done its work where nothing is new."""
+        """`first`: no stage comes before this one, so a source counts as done even if it had
+        nothing new."""
         self._warehouse = warehouse
         self._journal = journal
         self._activity = activity
@@ -121,7 +123,7 @@ class SilverStage:
         self._stop = stop
 
     def decode(self, name: str, advance: Advance) -> int:
-        """What bronze has of one source, decoded; how many rows were written."""
+        """Decode what bronze has of one source; gives how many rows were written."""
         journal = self._journal
         declared = self._warehouse.config.sources[name]
         done = journal.outcome.sources[name]

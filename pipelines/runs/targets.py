@@ -16,8 +16,8 @@ from pipelines.operations.views import publish
 from pipelines.platform.failures import described
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
+from pipelines.runs.backoff import Backoffs
 from pipelines.runs.journal import Journal, Result
-from pipelines.runs.rests import Rests
 from pipelines.silver.transactions import waiting
 from pipelines.targets.progress import load_progress
 from pipelines.telemetry.activity import Activity
@@ -25,8 +25,9 @@ from pipelines.terminal.console import Advance, Console, counted
 
 
 class GoldStage:
-    """The last stage: what silver has brought to the targets; nothing is looked at where nothing
-    changed. A parked target rests where the run goes on (`continuous`)."""
+    """The last stage: what silver has brought, applied to the targets. Nothing is looked at if
+    nothing changed. In a run that goes on (`continuous`) a parked target is left alone for a
+    while."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class GoldStage:
         alone: bool,
         stop: Stop,
     ) -> None:
-        """`targets`: those that are asked for; None: all. `alone`: it is the only stage."""
+        """`targets`: those that are asked for; None: all. `alone`: this is the only stage."""
         self._warehouse = warehouse
         self._journal = journal
         self._console = console
@@ -50,15 +51,16 @@ class GoldStage:
         self.continuous = False
         self.looked_through = False
         """Whether what gold says of its targets can be read."""
-        self.parked = Rests[tuple[str, str]]()
+        self.parked = Backoffs[tuple[str, str]]()
         """Parked targets, by source and target."""
         self._left: str | None = None
-        """What the last pass left, where only parked targets are left to be tried again."""
+        """The state after the last pass, if nothing but parked targets is left to be tried."""
         self._due: int | None = None
         """When the next target's turn comes."""
 
     def merge(self, sources: Sequence[str], advance: Advance) -> set[Table]:
-        """Bring what silver has of the sources to its targets; the tables that were written."""
+        """Bring what silver has of the sources to its targets; gives the tables that were
+        written."""
         if self._targets is not None:
             return self._merged(sources, advance)[0]
         silver = self._looked_at(lambda: settled.silver_commit(self._warehouse))
@@ -76,7 +78,7 @@ class GoldStage:
         written, whole = self._merged(sources, advance)
         if self._journal.told == told and silver is not None and not self._stop():
             self._looked_at(lambda: settled.remember(self._warehouse, sources, silver=silver))
-        # What only waits for parked targets to be tried again.
+        # Only parked targets, which are tried again later, may be left to do.
         self._left = None
         again = self._looked_at(lambda: settled.silver_commit(self._warehouse))
         if whole and self.parked and silver == again:
@@ -85,12 +87,12 @@ class GoldStage:
         return written
 
     def _any_due(self) -> bool:
-        """Whether a parked target has rested enough, or the turn of another has come."""
+        """Whether a parked target is to be tried again, or the turn of another target has come."""
         if self._due is not None and cadence.now() >= self._due:
             return True
         return any(self.parked.of(target) is None for target in self.parked)
 
-    def _resting(self) -> set[tuple[str, str]]:
+    def _left_alone(self) -> set[tuple[str, str]]:
         """The parked targets that are not tried now."""
         if not self.parked:
             return set()
@@ -102,18 +104,20 @@ class GoldStage:
                 tables[of] = tables[of]._replace(error=None)
         return {of for of in self.parked if self.parked.of(of) is not None}
 
-    def _rest(self, merged: Sequence[Merged]) -> None:
-        """Let the targets rest that were tried in vain; those that went on are as any other."""
+    def _back_off(self, merged: Sequence[Merged]) -> None:
+        """Leave the targets alone for a while that were tried in vain; those that went on are like
+        any other again."""
         for row in merged:
             of = (row.source, row.target)
             if row.error is None or not self.continuous:
                 self.parked.ended(of)
             elif self.parked.of(of) is None:
-                # Else it is named in every pass: its table is gone, or it collides with another.
+                # One that still has a backoff is named in every pass: its table is gone, or it
+                # collides with another.
                 self.parked.failed(of, TableError(row.error))
 
     def _looked_at(self, work: Callable[[], Result]) -> Result | None:
-        """What `work` gives, which only saves work; None where it failed, which is said."""
+        """What `work` gives, whose only use is to save work; None if it failed, which is said."""
         try:
             return work()
         except Exception as error:
@@ -121,7 +125,8 @@ class GoldStage:
             return None
 
     def _merged(self, sources: Sequence[str], advance: Advance) -> tuple[set[Table], bool]:
-        """Bring targets forward; the tables that were written, and whether no source failed."""
+        """Bring targets forward; gives the tables that were written, and whether no source
+        failed."""
         journal, failing = self._journal, list[str]()
 
         def failed(name: str, error: Exception) -> None:
@@ -134,7 +139,7 @@ class GoldStage:
                 self._warehouse,
                 sources=sources,
                 targets=self._targets,
-                resting=self._resting(),
+                resting=self._left_alone(),
                 by_turn=self._targets is None,
                 stop=self._stop,
                 failed=failed,
@@ -144,7 +149,7 @@ class GoldStage:
         if merged is None:
             return set(), False
         self.looked_through = self._warehouse.exists("gold", "_progress")
-        self._rest(merged)
+        self._back_off(merged)
         self._activity.merged([(row.source, row.target) for row in merged if row.error is None])
         journal.outcome.done += bool(merged) or self._alone
         self._tell(sources, merged)
@@ -158,8 +163,8 @@ class GoldStage:
         return written, not failing
 
     def _tell(self, sources: Sequence[str], merged: Sequence[Merged]) -> None:
-        """Say what of the sources stays in silver, and why, what of the targets has no types, and
-        which of them are parked."""
+        """Say which changes of the sources stay in silver and why, which columns of the targets
+        have no type, and which targets are parked."""
         journal, targets = self._journal, {row.target for row in merged}
         for name in sources:
             for text in journal.attempt(name, partial(self._stays, name, targets)) or ():
@@ -186,7 +191,8 @@ class GoldStage:
                 self._console.log.line("info", text, **about, batch=batch)
 
     def name_unknown_targets(self) -> None:
-        """Those that were asked for before anything was known of the source's tables."""
+        """Name the targets that were asked for and do not exist: when the run began, nothing was
+        known of the tables of their source."""
         if self._targets is None:
             return
         names = known_targets(self._warehouse).names

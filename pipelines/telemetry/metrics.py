@@ -93,16 +93,16 @@ def _time(at: datetime) -> dict[tuple[str, ...], float]:
 def _gauge(
     name: str, text: str, values: Mapping[Any, float], *, labels: Iterable[str] = ()
 ) -> Metric:
-    family = GaugeMetricFamily(f"ingest_{name}", text, labels=list(labels))
-    for own, value in values.items():
-        family.add_metric(list(own), value)
-    return family
+    return _filled(GaugeMetricFamily(f"ingest_{name}", text, labels=list(labels)), values)
 
 
 def _counter(
     name: str, text: str, values: Mapping[Any, float], *, labels: Iterable[str] = ()
 ) -> Metric:
-    family = CounterMetricFamily(f"ingest_{name}", text, labels=list(labels))
+    return _filled(CounterMetricFamily(f"ingest_{name}", text, labels=list(labels)), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[Any, float]) -> Metric:
     for own, value in values.items():
         family.add_metric(list(own), value)
     return family

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.gold import run as gold
 from pipelines.gold.advance import advance
-from pipelines.runs import rests, run
+from pipelines.runs import backoff, run
 from tests.support.project import Project, canal
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
@@ -71,7 +71,7 @@ def test_it_is_tried_again_at_growing_intervals(
     monkeypatch.setattr(gold, "advance", advanced)
     monkeypatch.setattr(gold, "_merge_source", merged)
     monkeypatch.setattr(run.Run, "_pass", passed)
-    monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(backoff, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(run, "PAUSE", 0.0)
     shown = ("--metrics", str(tmp_path / "ingest.prom"), "--log-format", "json")
     answer = project.ingest("run", "--continuous", *shown)

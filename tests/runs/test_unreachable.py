@@ -16,8 +16,8 @@ from pipelines.gold import settled
 from pipelines.gold.run import Merged
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
-from pipelines.runs import rests, run, sources, targets
-from pipelines.runs.rests import FIRST_REST, LONGEST_REST, Rests
+from pipelines.runs import backoff, run, sources, targets
+from pipelines.runs.backoff import FIRST_BACKOFF, LONGEST_BACKOFF, Backoffs
 from pipelines.runs.run import Run
 from pipelines.silver import projects
 from pipelines.terminal.console import Console
@@ -43,15 +43,15 @@ def _run(folder: Path, stage: str = "bronze") -> Run:
     )
 
 
-def test_rests_double_up_to_the_longest() -> None:
-    dead, seconds = Rests[str](), []
+def test_backoffs_double_up_to_the_longest() -> None:
+    dead, seconds = Backoffs[str](), []
     for _ in range(12):
         dead.failed("dead", DEAD)
         rest = dead.of("dead")
         assert rest is not None and rest.error is DEAD
         seconds.append(rest.seconds)
-    assert seconds[:4] == [FIRST_REST * 2**n for n in range(4)]
-    assert seconds[-2:] == [LONGEST_REST, LONGEST_REST]
+    assert seconds[:4] == [FIRST_BACKOFF * 2**n for n in range(4)]
+    assert seconds[-2:] == [LONGEST_BACKOFF, LONGEST_BACKOFF]
 
 
 def test_what_does_not_answer_is_not_waited_for_in_each_pass(
@@ -69,7 +69,7 @@ def test_what_does_not_answer_is_not_waited_for_in_each_pass(
         clock[0] += seconds
 
     monkeypatch.setattr(sources, "ingest_source", ingest_source)
-    monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(backoff, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     at_work = _run(tmp_path)
     monkeypatch.setattr(at_work, "_compact", lambda: look(0.5))
     outcome = at_work.until_done()
@@ -147,7 +147,7 @@ def test_a_source_whose_note_could_not_be_written_is_tried_again(
     at_work = _run(tmp_path)
     monkeypatch.setattr(projects, "take", take)
     monkeypatch.setattr(sources, "ingest_source", ingest_source)
-    monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(backoff, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(run, "record_run", lambda *_: False)
     monkeypatch.setattr(run, "PAUSE", 0.0)
     monkeypatch.setattr(at_work, "_compact", compact)
@@ -176,7 +176,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
 
     at_work = _run(tmp_path, stage="gold")
     at_work._warehouse.exists = lambda *_: True  # type: ignore[method-assign]
-    monkeypatch.setattr(rests, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(backoff, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(targets, "merge_tables", merge)
     monkeypatch.setattr(targets, "load_progress", lambda _: progress)
     for name in ("waiting", "unmatched", "untyped"):

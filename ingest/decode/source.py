@@ -234,10 +234,8 @@ class SourceDecoder:
         if "truncate" in ops or "ddl" in ops:
             events = truncates_by_table(events, name, self.declared, limits=self._limits)
         wide = value is not None and len(value) > self._checked_above
-        stepped_back = message.place is not None and place.by_arrival
         row = 0
-        # Each event is dropped once its row is made, so that a message of many rows is not held
-        # twice.
+        # Each event goes once its row is made: a message of many rows is not held twice.
         events.reverse()
         while events:
             event = events.pop()
@@ -257,7 +255,7 @@ class SourceDecoder:
                     met.append(known)
                     rows.append(self._schema_row(message, epoch, now, name=name, event=event))
             warnings = event.warnings
-            if stepped_back:
+            if message.place is not None and place.by_arrival:
                 warnings = [*(warnings or ()), Code.CLOCK_STEPPED_BACK.value]
             if warnings and len(warnings) > 1:
                 warnings = list(dict.fromkeys(warnings))
@@ -277,8 +275,7 @@ class SourceDecoder:
             )
             row += 1
         if met:
-            # Only now: if a later event had failed, these schema rows would have been lost with the
-            # others.
+            # Only now: if an event had failed, these schema rows would have been lost with it.
             if len(self._schemas) >= _SCHEMAS_MOST:
                 self._schemas.clear()
             self._schemas.update(met)

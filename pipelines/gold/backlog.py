@@ -1,19 +1,20 @@
 """What silver has that a target has not applied, whatever became of the tables file in between.
 
-The source cursor knows every source table seen, with the last batch in which it had changes; the
-row of a target knows how far it has applied each source table that fed it. Where the second is
-below the first, the table lags from there: its target was parked, the table was led elsewhere or
-nowhere then, its renaming waited, or nothing told its rows apart. All names that a table has had
-are taken up together, from where the first of them lags: a batch that is applied twice changes
-nothing.
+The source cursor knows every source table seen, with the last batch in which it had changes. The
+progress of a target knows how far it has applied each source table that fed it. If a target is
+behind the cursor, the table lags from there: the target was parked, or the table was routed
+elsewhere or nowhere, or its renaming waited, or it had no key to tell its rows apart. All names
+that a table has had are taken up together, from where the first of them lags; applying a batch
+twice changes nothing.
 
 `unmatched` names patterns that match no table seen, and sources with changes that name no table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from ingest.config.load import Config
 from ingest.config.mistakes import nearest
 from ingest.config.modes import mode_of
 from ingest.config.routes import Route
@@ -37,7 +38,7 @@ Backlog = Mapping[SourceTable, int]
 
 
 def backlog_of(ledger: Ledger, cursor: SourceCursor) -> Backlog:
-    """The source tables of which the cursor has passed what their targets have not applied."""
+    """The source tables for which the cursor is ahead of what their targets have applied."""
     backlog: dict[SourceTable, int] = {}
     for names, last in cursor.tables.items():
         table = SourceTable(cursor.source, *names)
@@ -56,8 +57,9 @@ def backlog_of(ledger: Ledger, cursor: SourceCursor) -> Backlog:
 
 
 def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
-    """The source tables that were set aside for want of a key, and whose key messages name now;
-    with each, the others that feed its target: truncates of theirs waited for rows."""
+    """The source tables that were set aside because they had no key, and whose key messages name
+    now; and with each, the other tables that feed its target, since their truncates waited for
+    rows."""
     tables = {*pending.keys, *(s.table for s in pending.stats if any(s.key_columns))}
     found: set[SourceTable] = set()
     others: set[SourceTable] = set()
@@ -73,7 +75,7 @@ def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
 
 
 def unkeyed(progress: Progress) -> bool:
-    """Whether all that a target had so far was set aside for want of a key."""
+    """Whether everything that a target had so far was set aside because it had no key."""
     return progress.contract is None and progress.last_batch > 0 and not progress.watermarks
 
 
@@ -85,7 +87,7 @@ def _declares_key(ledger: Ledger, route: Route, table: SourceTable) -> bool:
 def with_backlog(
     ledger: Ledger, pending: PendingChanges, backlog: Backlog, *, cursor: SourceCursor
 ) -> PendingChanges:
-    """The pending changes above the source cursor, with what lags behind it."""
+    """The pending changes above the source cursor, with the backlog below it."""
     together: dict[int, list[SourceTable]] = {}
     for first, above in backlog.items():
         together.setdefault(above, []).extend(ledger.names(first))
@@ -108,7 +110,7 @@ def with_backlog(
 
 def applied_beyond(ledger: Ledger, cursor: SourceCursor) -> dict[SourceTable, int]:
     """Source tables, by each of their names, that their targets have applied beyond the source
-    cursor: only some targets were brought forward then."""
+    cursor, because a run brought only some targets forward."""
     found: dict[SourceTable, int] = {}
     for progress in targets_of(ledger.progress_by_target, cursor.source).values():
         for names, batch in progress.tables.items():
@@ -119,8 +121,8 @@ def applied_beyond(ledger: Ledger, cursor: SourceCursor) -> dict[SourceTable, in
 
 
 def last_batches(cursor: SourceCursor, pending: PendingChanges) -> dict[Names, int]:
-    """Of each name of a source table the last batch with changes, once those that are pending are
-    looked through."""
+    """The last batch with changes, by name of a source table, once the pending changes are looked
+    through."""
     last = dict(cursor.tables)
     for each in pending.stats:
         names = each.table.path
@@ -132,15 +134,16 @@ def last_batches(cursor: SourceCursor, pending: PendingChanges) -> dict[Names, i
 def applied_batches(
     progress: Progress, tables: list[SourceTable], last: Mapping[Names, int]
 ) -> dict[Names, int]:
-    """How far a target has applied each name that feeds it, once `tables` are brought forward;
-    `last`: the last batch with changes of each name."""
+    """The batch up to which a target has applied each name that feeds it, once `tables` are brought
+    forward; `last`: the last batch with changes of each name."""
     now = {table.path: last[table.path] for table in tables if table.path in last}
     return {**progress.tables, **now}
 
 
 def unmatched(warehouse: Warehouse, sources: Sequence[str]) -> Iterator[str]:
-    """A sentence for each name or pattern that means no table gold has seen of its source, be it
-    mistyped or not come yet, and for each source with changes that name no table."""
+    """A sentence for each name or pattern in the YAML that means no table of its source seen so
+    far, whether it is mistyped or has not come yet; and for each source with changes that name no
+    table."""
     cursors = source_cursors(load_progress(warehouse))
     for source in sources:
         cursor = cursors.get(source)
@@ -151,15 +154,23 @@ def unmatched(warehouse: Warehouse, sources: Sequence[str]) -> Iterator[str]:
                 f"source {source}: changes that name no table stay in silver; set default_table, "
                 f"then `ingest redecode --source {source}`"
             )
-        names = [".".join(name for name in table if name) for table in came]
-        patterns = (p for entry in warehouse.config.tables[source].tables for p in entry.patterns)
-        for pattern in patterns if came else ():
+        if came:
+            names = [".".join(name for name in table if name) for table in came]
+            for what, wanted in _without_table(warehouse.config, source, came):
+                yield f"source {source}: no table so far {what}{nearest(wanted, names)}"
+
+
+def _without_table(
+    config: Config, source: str, came: Collection[tuple[str | None, str | None, str]]
+) -> Iterator[tuple[str, str]]:
+    """What the YAML says of tables that are not among those that `came`: what no table does, in
+    words, and the name or pattern."""
+    for entry in config.tables[source].tables:
+        for pattern in entry.patterns:
             if not any(matches(pattern, db=d, schema=s, table=t) for d, s, t in came):
-                near = nearest(pattern, names)
-                yield f"source {source}: no table so far matches `from: {pattern}`{near}"
-        declared = warehouse.config.sources[source]
-        for key, tables_with in (("keys", declared.keys), ("columns", declared.columns)):
-            for name in tables_with if came else ():
-                if not any(declared_for({name: True}, table) for table in came):
-                    near = nearest(name, names)
-                    yield f"source {source}: no table so far is the `{name}` of its `{key}:`{near}"
+                yield f"matches `from: {pattern}`", pattern
+    declared = config.sources[source]
+    for key, tables_with in (("keys", declared.keys), ("columns", declared.columns)):
+        for name in tables_with:
+            if not any(declared_for({name: True}, table) for table in came):
+                yield f"is the `{name}` of its `{key}:`", name

@@ -1,7 +1,7 @@
 """Events that gold set aside, typed again with today's columns and configuration.
 
-The keys of those that fit now are folded again from history, which changes nothing where it was
-done before. What fails again stays, with the attempts counted.
+The keys of the events that fit now are folded again from history; if that was done before, it
+changes nothing. Events that still do not fit stay rejects, with the attempts counted.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ class Reason(NamedTuple):
 
 
 Verdicts = dict[Origin, Reason | None]
-"""Of rejected events: why they do not fit, or None: they do."""
+"""Rejected events -> why they do not fit; None: they do."""
 
 _SETTLED_BY_FOLD = {Code.NO_BASE_IMAGE.value, Code.NO_KEY.value}
-"""Of events that are in the rows as soon as what they lacked has come."""
+"""Codes of rejects that are in the rows as soon as what they lacked has come."""
 _OF_COLUMNS = {code.value for code in (*MISFIT, Code.ORDER_KEY_MISSING)}
-"""What may be otherwise once the target's columns are."""
+"""Codes of rejects that may be resolved once the target's columns are others."""
 _BASELESS = Reason(Code.NO_BASE_IMAGE.value, BASELESS_ERROR)
 _CONFLICT = Reason(Code.SHARD_KEY_CONFLICT.value, CONFLICT_ERROR)
 MOST = 20_000
-"""Rejects that are in the driver at one time, without their bytes; these, which bound the bytes of
-their keys, are `bounds.BYTES` at most, unless one alone has more."""
+"""How many rejects are in the driver at a time, without their bytes. Their changes have
+`bounds.BYTES` at most, which bounds the bytes of their keys, unless a single one has more."""
 
 
 def replay_misfits(ledger: Ledger, route: Route) -> int:
-    """Try again what did not fit the target, or had no value to order it by, after its columns have
-    changed; how many fit now."""
+    """Try again, after the target's columns have changed, the events that did not fit or had no
+    value to order them by; gives how many fit now."""
     if not ledger.warehouse.exists("gold", "_rejects"):
         return 0
 
@@ -84,7 +84,7 @@ def replay_misfits(ledger: Ledger, route: Route) -> int:
         return replay_target(ledger, route.target, code=code, attempt=False).resolved
 
     fit = sum(map(replayed, sorted(_OF_COLUMNS)))
-    # What fits now may be the base that a partial image waits for.
+    # An event that fits now may be the base that a partial image waits for.
     return fit + (replayed(Code.NO_BASE_IMAGE.value) if fit else 0)
 
 
@@ -114,7 +114,7 @@ def replay_target(
     for number, part in enumerate(_opened(ledger.warehouse, ledger.source, target, code=code)):
         if not number:
             begin(part)
-        # Made anew once, it has what fits of all of them.
+        # A target that was made anew has all events that fit.
         found = _replay(ledger, part, attempt=attempt, made_anew=done.made_anew)
         done = Tried(done.tried + len(part), done.resolved + found.resolved, found.made_anew)
     return done
@@ -123,29 +123,8 @@ def replay_target(
 def _replay(
     ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool, made_anew: bool
 ) -> Tried:
-    warehouse = ledger.warehouse
-    target = chosen[0]["target"]
-    routes = {
-        table: route
-        for name in tables_of(warehouse, ledger.source, chosen)
-        if (route := ledger.route(table := ledger.first_name(name))) is not None
-        and route.target == target
-    }
-    contract = contract_of(warehouse, target)
-    verdicts: Verdicts = {}
-    if contract is not None and not contract.keeps.latest:
-        for route in list(routes.values())[:1]:
-            verdicts, made_anew = _whole_again(ledger, route, chosen, made_anew=made_anew)
-    else:
-        for table, route in routes.items():
-            batch = all_of(ledger, route, table)
-            if batch is not None:
-                with Frames(warehouse) as frames:
-                    found = _typed_again(frames, ledger, batch, chosen=chosen)
-                verdicts |= found
-                if batch.projection.sequence and None in found.values():
-                    # Statistics did not count what had no place in that order.
-                    _note(ledger, batch, watermarks_of_history(batch))
+    """Type some rejects of a target again, and write what came of each."""
+    verdicts, made_anew = _judged_again(ledger, chosen, made_anew=made_anew)
     resolved, now = 0, []
     for row in chosen:
         why = verdicts.get(origin_of(row), _reason(row))
@@ -156,8 +135,39 @@ def _replay(
         elif attempt or why.code != row["code"]:
             now.append((*same, "open", *why, (row["attempts"] or 0) + attempt))
     if now:
-        _change_status(warehouse, now)
+        _change_status(ledger.warehouse, now)
     return Tried(len(chosen), resolved, made_anew)
+
+
+def _judged_again(
+    ledger: Ledger, chosen: list[dict[str, Any]], *, made_anew: bool
+) -> tuple[Verdicts, bool]:
+    """The verdicts on the rejected events of a target, whose rows are folded again with those that
+    fit; and whether the whole target was made anew by then (`made_anew`: or before)."""
+    warehouse, target = ledger.warehouse, chosen[0]["target"]
+    routes = {
+        table: route
+        for name in tables_of(warehouse, ledger.source, chosen)
+        if (route := ledger.route(table := ledger.first_name(name))) is not None
+        and route.target == target
+    }
+    verdicts: Verdicts = {}
+    contract = contract_of(warehouse, target)
+    if contract is not None and not contract.keeps.latest:
+        for route in list(routes.values())[:1]:
+            verdicts, made_anew = _made_anew(ledger, route, chosen, made_anew=made_anew)
+        return verdicts, made_anew
+    for table, route in routes.items():
+        batch = all_of(ledger, route, table)
+        if batch is None:
+            continue
+        with Frames(warehouse) as frames:
+            found = _typed_again(frames, ledger, batch, chosen=chosen)
+        verdicts |= found
+        if batch.projection.sequence and None in found.values():
+            # The statistics did not count changes that had no place in that order.
+            _note(ledger, batch, watermarks_of_history(batch))
+    return verdicts, made_anew
 
 
 def _change_status(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
@@ -169,8 +179,8 @@ def _change_status(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None
 
 
 def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
-    """Resolve the rejects for want of a key of changes that the batch has applied, now that their
-    target has one; those that do not fit say so from now on. Nothing comes to the driver."""
+    """Resolve the rejects of changes that the batch has applied and that were set aside because the
+    target had no key. Those that do not fit say so from now on. No change comes to the driver."""
     create_rejects(warehouse)
     wanted = is_open(batch.projection.source, batch.target, Code.NO_KEY.value)
     own = select(table_of(warehouse), wanted)
@@ -180,7 +190,8 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
 
 
 def _save_last_baseless(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
-    """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
+    """Remember that a partial image at `pos` waits for its base, as a batch does with those it
+    meets."""
     progress = ledger.progress_by_target[ledger.source, batch.target]
     _note(ledger, batch, progress.watermarks[batch.projection.label].with_baseless(pos))
 
@@ -192,11 +203,12 @@ def _note(ledger: Ledger, batch: TableBatch, watermarks: Watermarks) -> None:
     record_progress(ledger.warehouse, [noted], ledger.progress_by_target)
 
 
-def _whole_again(
+def _made_anew(
     ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]], *, made_anew: bool
 ) -> tuple[Verdicts, bool]:
-    """As `_typed_again`, for a target of versions or images, which is made anew where some fit,
-    unless it was before (`made_anew`); and whether it has been by then."""
+    """As `_typed_again`, for a target that keeps versions or images: if some events fit, the whole
+    target is made anew, unless that was done before (`made_anew`). Gives also whether it has been
+    made anew by then."""
     verdicts: Verdicts = {}
     history = applied_history(ledger, route)
     if history is None:
@@ -219,7 +231,7 @@ def _whole_again(
                 _save_last_baseless(ledger, batch, max(waiting.values()))
         some_fit = any(verdicts[origin] is None for origin in of_columns & verdicts.keys())
         if some_fit and not made_anew:
-            # Which rejects that settles is noted by who asked.
+            # The caller notes which rejects are resolved by that.
             note_rewritten(reconstruction, ledger.progress_by_target, {})
             reconstruction.tried(partial(overwrite_rows, reconstruction))
             note_reordered(reconstruction, ledger.progress_by_target)
@@ -229,7 +241,8 @@ def _whole_again(
 def _typed_again(
     frames: Frames, ledger: Ledger, batch: TableBatch, *, chosen: Iterable[Mapping[str, Any]]
 ) -> Verdicts:
-    """The verdicts on the events of the batch among the rejects, whose keys are folded again."""
+    """The verdicts on those rejected events that are of the batch's source table. The keys of the
+    events that fit are folded again."""
     rows = _verdicts(frames, batch, chosen)
     keys = _keys(rows)
     others_keys = _keys_of_others(frames, batch, keys)
@@ -259,15 +272,16 @@ def _keys(rows: Iterable[Any]) -> set[Key]:
 
 
 def _verdicts(frames: Frames, batch: TableBatch, chosen: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """The events of the batch among the rejects, typed: whether each fits, and why not."""
+    """Those rejected events that are of the batch's source table, typed: whether each fits, and why
+    not."""
     session = frames.warehouse.session
     wanted = session.createDataFrame([origin_of(row) for row in chosen], DELIVERY_TYPES)
     return frames.sql(_tried(batch, select(frames.view(wanted)))).collect()
 
 
 def _tried(batch: TableBatch, wanted: str, *, rejects: bool = False) -> str:
-    """SQL of the events of the batch that the relation `wanted` names, typed; where that is one of
-    `rejects`, with what it says of each."""
+    """SQL of those events of the batch that the relation `wanted` names, typed. If it is one of
+    `rejects`, what it says of each is there too."""
     changes = events(batch.projection, batch.history("true"))
     return retyped.typed_again(batch.projection, changes, wanted, rejects=rejects)
 
@@ -297,8 +311,8 @@ def tables_of(
 
 
 def outgrowing(warehouse: Warehouse, source: str, target: str) -> dict[str, list[str]]:
-    """Of each column of the target the numbers among the misfits of its open rejects that ask for
-    most: the longest before and behind the point, the smallest and the largest."""
+    """For each column of the target, those numbers among the misfits of its open rejects that need
+    the widest type: the longest before and behind the point, the smallest and the largest."""
     most = retyped.numbers_that_ask_most(table_of(warehouse), source=source, target=target)
     numbers = warehouse.session.sql(most)
     return {

@@ -18,7 +18,7 @@ table is gone it is made again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -61,17 +61,17 @@ REBUILT = ("kind", "table", "rows", "rejected", "events", "seconds")
 
 
 class Change(NamedTuple):
-    """What a rebuild changes of the table itself; `grave`: of which rows it keeps, or how it tells
-    them apart."""
+    """What a rebuild changes in the table itself. `grave`: it changes which rows the table keeps,
+    or how it tells them apart."""
 
     text: str
     grave: bool = False
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuild did: rows written, changes set aside that have no place in them, events
-    folded, seconds it took; `merged` is what came after. `changes`: what it changed of the table,
-    or, where `refused`, would change and did not."""
+    """What a rebuild did: rows written, changes set aside because they have no place in them,
+    events folded, and how many seconds it took. `merged` is what a run did after it. `changes`:
+    what it changed in the table or, if `refused`, what it would have changed."""
 
     rows: int
     rejected: int
@@ -131,8 +131,8 @@ def rebuild(
 
 @contextmanager
 def _in_doubt(reconstruction: Reconstruction, known: ProgressByTarget) -> Iterator[None]:
-    """Note, while the target is made one of another kind, that it may be of either: a tables file
-    of before would else go on with rows that are not its own."""
+    """Note, while the rows of a target are replaced by those of another kind, that it may hold
+    either: otherwise a run with an earlier tables file would go on with rows of the wrong kind."""
     warehouse, of = reconstruction.warehouse, (reconstruction.source, reconstruction.target)
     before = known[of]
     if before.outdated is not None or not _other_kind(before.contract, reconstruction.contract):
@@ -145,7 +145,7 @@ def _in_doubt(reconstruction: Reconstruction, known: ProgressByTarget) -> Iterat
         yield
     except Exception:
         if warehouse.stamp("gold", reconstruction.target) != newest:
-            # It failed behind its commit: the rows are of the other kind.
+            # It failed after its commit: the rows are of the other kind.
             raise
         as_before = replace(
             known[of],
@@ -159,7 +159,7 @@ def _in_doubt(reconstruction: Reconstruction, known: ProgressByTarget) -> Iterat
 
 
 def _other_kind(before: TargetContract | None, now: TargetContract) -> bool:
-    """Whether a target that was made for the one is not what the other asks for."""
+    """Whether a target that was made for `before` does not suit `now`."""
     return before is not None and (before.differs(now) or lowered(before.keys) != lowered(now.keys))
 
 
@@ -170,8 +170,8 @@ def _filled(
     gone: bool,
     changes: Sequence[Change],
 ) -> Filled:
-    """Write the rows, into the table as it is where that will do. One that is gone is made by the
-    same commit: without its rows it would pass for one that has all that was applied to it."""
+    """Write the rows, into the table as it is if that will do. A table that is gone is made by the
+    same commit: without its rows it would look as if it had everything that was applied to it."""
     warehouse, target, contract = (
         reconstruction.warehouse,
         reconstruction.target,
@@ -191,19 +191,10 @@ def _filled(
 
 
 def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> list[Change]:
-    """What of the table itself is not as the configuration and the messages have it today."""
+    """How the table as it is differs from what the configuration and the messages ask for today."""
     warehouse, target = reconstruction.warehouse, reconstruction.target
-    stored = {
-        name.lower(): (name, type_) for name, type_ in (columns_of(warehouse, target) or {}).items()
-    }
-    changes = []
-    for name, type_ in reconstruction.columns.items():
-        was = stored.pop(name.lower(), None)
-        if was is None:
-            changes.append(Change(f"column {name} {type_} is new"))
-        elif canonical_type(was[1]) != canonical_type(type_):
-            changes.append(Change(f"column {name} {was[1]} becomes {type_}"))
-    changes += [Change(f"column {name} {type_} goes") for name, type_ in stored.values()]
+    stored = columns_of(warehouse, target) or {}
+    changes = _column_changes(stored, reconstruction.columns)
     kept = contract_of(warehouse, target) or before
     contract = reconstruction.contract
     if kept is not None and kept.mode != contract.mode:
@@ -222,10 +213,27 @@ def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> l
     return changes
 
 
-def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
-    """The entries of the ledger that waited for the key which the target has now.
+def _column_changes(stored: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
+    """How the `wanted` columns differ from those that a table has; names are matched without
+    case."""
+    types = {name.lower(): type_ for name, type_ in stored.items()}
+    changes = []
+    for name, type_ in wanted.items():
+        before = types.get(name.lower())
+        if before is None:
+            changes.append(Change(f"column {name} {type_} is new"))
+        elif canonical_type(before) != canonical_type(type_):
+            changes.append(Change(f"column {name} {before} becomes {type_}"))
+    kept = lowered(wanted)
+    gone = [(name, type_) for name, type_ in stored.items() if name.lower() not in kept]
+    return changes + [Change(f"column {name} {type_} goes") for name, type_ in gone]
 
-    One that waits for a type goes on waiting: applied, it makes NULL of what does not fit.
+
+def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
+    """The ledger's entries that waited for the key which the target has now.
+
+    An entry that waits for a type keeps waiting: once it is applied, values that do not fit become
+    NULL.
     """
     keys = lowered(reconstruction.keys)
 
@@ -242,9 +250,9 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
 
 
 def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) -> Progress:
-    """How far the target is does not change, parked or not. Changes that were skipped, as they
-    changed nothing, are forgotten but where versions are kept, and truncates are what today's
-    configuration makes of them."""
+    """The progress after a rebuild. How far the target is does not change, parked or not. Skipped
+    changes that changed nothing are forgotten, unless versions are kept, and truncates are what
+    today's configuration makes of them."""
     contract = reconstruction.contract
     doubtful = progress.outdated == "rebuilding"
     if doubtful:

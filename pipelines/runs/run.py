@@ -22,7 +22,7 @@ from pipelines.runs.sources import BronzeStage, Owned, SilverStage
 from pipelines.runs.targets import GoldStage
 from pipelines.telemetry.activity import Activity
 from pipelines.telemetry.runs import record_run
-from pipelines.terminal.console import Console
+from pipelines.terminal.console import Advance, Console
 
 PAUSE = 1.0
 """Seconds that a continuous run waits after a pass that brought nothing."""
@@ -77,7 +77,7 @@ class Run:
         self._recorded = self.outcome.totals
 
     def until_done(self) -> Outcome:
-        """Pass after pass until one brings no message, which ends after bronze."""
+        """Pass after pass, until one brings no message; that one ends after bronze."""
         more = self._pass()
         while more and not self._stop():
             self._shown()
@@ -90,7 +90,7 @@ class Run:
         return self.outcome
 
     def until_stopped(self) -> Outcome:
-        """Pass after pass until `stop`; failures are those of the last pass."""
+        """Pass after pass until `stop`; the failures are those of the last pass."""
         self._gold.continuous = True
         while not self._stop():
             self.outcome.platform.clear()
@@ -109,7 +109,7 @@ class Run:
         return self.outcome
 
     def _shown(self, *, last: bool = False) -> None:
-        """Show metrics; what fails there stops no run."""
+        """Show metrics; a failure there does not stop the run."""
         try:
             self._metrics.show(
                 stopping=self._stop(), looked_through=self._gold.looked_through, last=last
@@ -118,8 +118,8 @@ class Run:
             self._journal.say(f"metrics are as they were: {described(error)}")
 
     def _record(self, code: int | None) -> None:
-        """Write the run's row of what was done since its last, where that is news; `code` None: the
-        run goes on. Who only found another at work has none."""
+        """Write a row for what the run did since its last row, if that is news. `code` None: the
+        run goes on. A run that only found another one at work writes no row."""
         done, outcome = self.outcome.totals, self.outcome
         if code == TRY_AGAIN and done == self._recorded:
             return
@@ -139,16 +139,16 @@ class Run:
             self._journal.say(f"this run has no row in gold._runs: {described(error)}")
 
     def _pass(self, *, again: bool = False) -> bool:
-        """Every stage once; whether there may be more. `again`: only if there are new messages.
+        """Go once through every stage; gives whether there may be more to do. `again`: silver and
+        gold are passed over if there are no new messages.
 
-        Bronze of every source comes before silver of any: a stream over bronze passes over all
-        that was appended, other sources' rows too.
+        Bronze of every source comes before silver of any, because a stream over bronze has to skip
+        everything that was appended, rows of other sources included.
         """
         with self.activity.passing():
             return self._passed(again)
 
     def _passed(self, again: bool) -> bool:
-        brought = 0
         failed = {name: (s.error, s.held) for name, s in self.outcome.sources.items()}
         for source in self.outcome.sources.values():
             source.error, source.held = None, False
@@ -156,34 +156,51 @@ class Run:
         steps = len(sources) * len({"bronze", "silver"} & set(self._stages))
         steps += "gold" in self._stages
         with self._console.progress(self._what, steps) as advance:
-            for name in sources if "bronze" in self._stages else ():
-                if self._stop():
-                    return False
-                with self.activity.timed("bronze", source=name):
-                    brought += self._bronze.ingest(name, advance)
-            self._written |= {("bronze", "messages")} if brought else set()
+            brought = self._ingest(sources, advance)
+            if brought is None:
+                return False
             if again and not brought:
-                # What failed in silver was not tried once more.
+                # Silver was not tried again, so what failed there still counts.
                 for name, done in self.outcome.sources.items():
                     if done.error is None:
                         done.error, done.held = failed[name]
                 return False
-            # What another run is at work on is left to it: who went on might stand in its way.
+            # A source that another run is at work on is left to that run.
             own = [name for name in sources if not self.outcome.sources[name].held]
-            for name in own if "silver" in self._stages else ():
-                if self._stop():
-                    return False
-                with self.activity.timed("silver", source=name):
-                    if self._silver.decode(name, advance):
-                        self._written.add(("silver", "cdc"))
+            if not self._decode(own, advance):
+                return False
             if "gold" in self._stages and own and not self._stop():
                 with self.activity.timed("gold"):
                     self._written |= self._gold.merge(sources, advance)
         self._compact()
         return brought > 0
 
+    def _ingest(self, sources: Sequence[str], advance: Advance) -> int | None:
+        """Bring new messages of the sources to bronze, if that is one of the stages; gives how
+        many. None: the run is to stop."""
+        brought = 0
+        for name in sources if "bronze" in self._stages else ():
+            if self._stop():
+                return None
+            with self.activity.timed("bronze", source=name):
+                brought += self._bronze.ingest(name, advance)
+        if brought:
+            self._written.add(("bronze", "messages"))
+        return brought
+
+    def _decode(self, sources: Sequence[str], advance: Advance) -> bool:
+        """Decode what bronze has of the sources, if that is one of the stages. False: the run is to
+        stop."""
+        for name in sources if "silver" in self._stages else ():
+            if self._stop():
+                return False
+            with self.activity.timed("silver", source=name):
+                if self._silver.decode(name, advance):
+                    self._written.add(("silver", "cdc"))
+        return True
+
     def _compact(self) -> None:
-        """Keep the tables that this pass has written to few files."""
+        """Put the small files of the tables together that were written since the last time."""
         if self._written and not self._stop():
             written = sorted(self._written)
             self._written.clear()
@@ -195,7 +212,7 @@ class Run:
                 self._journal.say(f"small files were left as they are: {described(error)}")
 
     def _name_spoilt(self) -> None:
-        """Sources and targets of which too much was set aside."""
+        """Name the sources and targets of which too much was set aside."""
         for name, done in self.outcome.sources.items():
             tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
             before = bool(done.rejects) and not done.changes and self._decoded_before(name)
@@ -204,7 +221,7 @@ class Run:
             if text is not None:
                 self._journal.say(text)
                 self.outcome.spoilt.append(text)
-            # Said, and no failure: what came for a small table may all wait for a decision
+            # This is said but is no failure: all changes of a small table may wait for a decision
             # (semantics.md, 60).
             for said in filter(None, map(spoilt_target, tables)):
                 self._journal.say(said)

@@ -1,4 +1,4 @@
-"""Mistakes that no file of the configuration shows by itself, only several of them together."""
+"""Mistakes that show only when several parts of the configuration are read together."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ingest.wire.contract import Format, Option
 Parts = Sequence[tuple[Document, ConfigModel | None]]
 
 
-def written(document: Document, key: str) -> Any:
-    """What `document` says at `key`, whether or not the rest of it is right."""
+def value_at(document: Document, key: str) -> Any:
+    """The value of `key` in `document`, whether or not the rest of it is right."""
     return document.value.get(key) if isinstance(document.value, dict) else None
 
 
-def same(key: str, parts: Parts) -> Iterator[Mistake]:
-    """Files that say the same at `key`, where each must say its own: the folders of checkpoints
-    bear these names, and not every file system tells them apart by case."""
+def repeated_values(key: str, parts: Parts) -> Iterator[Mistake]:
+    """Files with the same value at `key`, which must be each file's own: folders of checkpoints are
+    named by it, and not every file system tells names apart by case."""
     first: dict[str, tuple[str, str]] = {}
     for document, _ in parts:
-        value = written(document, key)
+        value = value_at(document, key)
         if not isinstance(value, str):
             continue
         before, file = first.setdefault(value.lower(), (value, document.file))
@@ -48,13 +48,14 @@ def same(key: str, parts: Parts) -> Iterator[Mistake]:
             yield Mistake(document.file, document.line((key,)), text)
 
 
-def strangers(tables: Parts, sources: Parts) -> Iterator[Mistake]:
-    """Tables files of sources that do not exist; silent where a source's name cannot be read."""
-    names = [written(document, "name") for document, _ in sources]
+def tables_of_no_source(tables: Parts, sources: Parts) -> Iterator[Mistake]:
+    """Tables files of sources that do not exist. Nothing is said if the name of some source cannot
+    be read."""
+    names = [value_at(document, "name") for document, _ in sources]
     if not names or not all(isinstance(name, str) for name in names):
         return
     for document, _ in tables:
-        source = written(document, "source")
+        source = value_at(document, "source")
         if isinstance(source, str) and source not in names and not document.covers(("source",)):
             yield Mistake(
                 document.file,
@@ -64,8 +65,9 @@ def strangers(tables: Parts, sources: Parts) -> Iterator[Mistake]:
 
 
 def format_mistakes(document: Document, formats: Mapping[str, Format]) -> Iterator[Mistake]:
-    """A format that does not exist, and options that it does not have or take."""
-    name = written(document, "format")
+    """A format that does not exist, options that it does not have, and values that they do not
+    take."""
+    name = value_at(document, "format")
     name = "auto" if name is None else name
     words = dict.fromkeys(("auto", *formats))
     if not isinstance(name, str) or not name or document.covers(("format",)):
@@ -75,7 +77,7 @@ def format_mistakes(document: Document, formats: Mapping[str, Format]) -> Iterat
             document.file, document.line(("format",)), unknown_word("format", name, words)
         )
         return
-    options = written(document, "options")
+    options = value_at(document, "options")
     asked = list(formats.values()) if name == "auto" else [formats[name]]
     known = {key for format in asked for key in format.options}
     for key, value in options.items() if isinstance(options, dict) else ():
@@ -97,12 +99,12 @@ def format_mistakes(document: Document, formats: Mapping[str, Format]) -> Iterat
 
 
 def _schemaless(document: Document, known: Collection[str]) -> bool:
-    """Whether messages refer to schemas and nothing says where these are; files of Avro hold their
-    own."""
+    """Whether messages refer to schemas and nothing says where these are. Files of Avro hold their
+    own schemas."""
     places = [("options", key) for key in ("schema_registry", "schema_folder")]
-    if not all(key in known for _, key in places) or written(document, "format") in (None, "auto"):
+    if not all(key in known for _, key in places) or value_at(document, "format") in (None, "auto"):
         return False
-    options, files = written(document, "options"), written(document, "files")
+    options, files = value_at(document, "options"), value_at(document, "files")
     given = options if isinstance(options, dict) else {}
     if any(given.get(key) or document.covers(("options", key)) for _, key in places):
         return False
@@ -121,8 +123,8 @@ def _refusal(value: Any, options: Sequence[Option]) -> str:
     return refusals[0]
 
 
-def shadowed(document: Document, tables: Tables) -> Iterator[Mistake]:
-    """Patterns that never apply, since a later entry means all that they mean."""
+def shadowed_patterns(document: Document, tables: Tables) -> Iterator[Mistake]:
+    """Patterns that never apply, because a later entry matches everything that they match."""
     for i, entry in enumerate(tables.tables):
         for number, pattern in enumerate(entry.patterns):
             over = [
@@ -144,7 +146,7 @@ def shadowed(document: Document, tables: Tables) -> Iterator[Mistake]:
 
 
 def _twins(document: Document, tables: Tables) -> Iterator[Mistake]:
-    """Targets that are told apart by case alone, which no catalog does."""
+    """Targets whose names differ only in case, which no catalog tells apart."""
     met: dict[str, tuple[str, int]] = {}
     for i, entry in enumerate(tables.tables):
         if "target" not in entry.model_fields_set:
@@ -159,11 +161,12 @@ def _twins(document: Document, tables: Tables) -> Iterator[Mistake]:
             yield Mistake(document.file, document.line(("tables", i, "target")), text)
 
 
-def contested(tables: Sequence[tuple[Document, Tables]]) -> Iterator[Mistake]:
-    """Targets that the tables files of two sources name: one source alone can feed a target, since
-    no order holds across sources (semantics.md, 70), so the second source's tables would be parked.
+def targets_of_two_sources(tables: Sequence[tuple[Document, Tables]]) -> Iterator[Mistake]:
+    """Targets that the tables files of two sources name. Only one source can feed a target, since
+    there is no order across sources (semantics.md, 70), so the tables of the second one would be
+    parked.
 
-    Templates like `{db}_{table}` are not looked at: what they become is known by the data alone.
+    Templates like `{db}_{table}` are not looked at, since only the data says what they become.
     """
     first: dict[str, tuple[str, str, Document, Place]] = {}
     for document, part in tables:
@@ -190,14 +193,16 @@ def contested(tables: Sequence[tuple[Document, Tables]]) -> Iterator[Mistake]:
 def wrong_targets(
     document: Document, tables: Tables, settings: Settings | None
 ) -> Iterator[Mistake]:
-    """Targets of a tables file that are no names of their own; `settings` None: they are wrong."""
+    """Targets of a tables file that cannot be their names; `settings` None: the settings are
+    wrong."""
     yield from _twins(document, tables)
     if settings is not None:
         yield from _with_schemas(document, tables, settings.schemas.gold)
 
 
 def _with_schemas(document: Document, tables: Tables, gold: str) -> Iterator[Mistake]:
-    """Targets written with gold's schema before them, which would become a part of their name."""
+    """Targets that are written with the schema of gold before them, which would become part of
+    their name."""
     before = re.compile(rf"(?:.*\.)?{gold}\.", re.IGNORECASE | re.DOTALL)
     for place, options in _options_of(tables):
         found = before.match(options.target) if "target" in options.model_fields_set else None
@@ -211,7 +216,7 @@ def _with_schemas(document: Document, tables: Tables, gold: str) -> Iterator[Mis
 
 
 def renamed_targets(tables: Tables) -> Iterator[str]:
-    """A sentence for each target that is not called as it is written."""
+    """A sentence for each target that will be called otherwise than it is written."""
     for entry in tables.tables:
         literal = entry.target if "{" not in entry.target else ""
         name = target_name(literal, db=None, schema=None, table="")
@@ -219,11 +224,11 @@ def renamed_targets(tables: Tables) -> Iterator[str]:
             yield f"source {tables.source}: the target `{literal}` is called {name}"
 
 
-def at_odds(
+def contradictions(
     sources: Parts, tables: Mapping[str, tuple[Document, Tables]], formats: Mapping[str, Format]
 ) -> Iterator[Mistake]:
-    """What a source's file and its tables file, `tables` by source, say that does not go
-    together."""
+    """What a source's file and its tables file say that does not go together; `tables`: by
+    source."""
     for document, source in sources:
         if isinstance(source, Source) and source.name in tables:
             yield from _hidden_keys(document, source, tables[source.name])
@@ -233,7 +238,8 @@ def at_odds(
 def _endless(
     source: Source, document: Document, part: Tables, *, formats: Mapping[str, Format]
 ) -> Iterator[Mistake]:
-    """Whole transactions that are asked for of a format that does not tell their ends."""
+    """Sources that ask for whole transactions although their format does not tell where these
+    end."""
     format_ = formats.get(source.format)
     if part.publish == "transaction" and format_ is not None and not format_.ends:
         told = ", ".join(name for name, other in formats.items() if other.ends)
@@ -248,24 +254,25 @@ def _endless(
 def _hidden_keys(
     document: Document, source: Source, tables: tuple[Document, Tables]
 ) -> Iterator[Mistake]:
-    """Key columns that the source's YAML names and the tables file excludes, or masks so that they
-    would not tell rows apart."""
+    """Key columns that the source's YAML names although the tables file excludes them, or masks
+    them so that they would not tell rows apart."""
+    tables_file, part = tables
     for name, keys in source.keys.items():
         *outer, table = name.split(".")
         db, schema = (outer[0] if outer else None), (outer[1] if len(outer) > 1 else None)
-        way = route(tables[1], db, schema, table=table, ddl=DdlPolicy())
-        if way is None or way.keys is not None:
+        found = route(part, db, schema, table=table, ddl=DdlPolicy())
+        if found is None or found.keys is not None:
             continue
-        hidden = lowered(way.exclude)
-        masked = {column.lower(): mask.mode for column, mask in way.masks.items()}
+        hidden = lowered(found.exclude)
+        masked = {column.lower(): mask.mode for column, mask in found.masks.items()}
         for i, key in enumerate(keys):
             called = gold_name(key).lower()
             mode = masked.get(called, "hash")
             if called in hidden or mode != "hash":
                 wrong = (
-                    f"is excluded in {tables[0].file}"
+                    f"is excluded in {tables_file.file}"
                     if called in hidden
-                    else f"can only be masked by hash, got `{mode}` in {tables[0].file}"
+                    else f"can only be masked by hash, got `{mode}` in {tables_file.file}"
                 )
                 text = f"`keys.{name}`: the key column `{key}` {wrong}"
                 yield Mistake(document.file, document.line(("keys", name, i)), text)
@@ -279,7 +286,7 @@ def masks_secret(
     environ: Mapping[str, str],
     scopes: Scopes | None,
 ) -> tuple[MaskSecret | None, list[Mistake]]:
-    """The secret of the masks, where some need one, or the mistake that there is none."""
+    """The secret of the masks if some mask needs one, or the mistake that there is none."""
     needing = [
         (document, (*place, "columns", name))
         for document, part in tables
@@ -310,8 +317,8 @@ def _options_of(tables: Tables) -> Iterator[tuple[Place, TableOptions]]:
         yield ("tables", i), entry
 
 
-def strays(folder: Path) -> Iterator[Mistake]:
-    """Files and folders that look like configuration and would silently have no effect."""
+def misplaced_files(folder: Path) -> Iterator[Mistake]:
+    """Files and folders that look like configuration but would silently have no effect."""
     for path in sorted(folder.iterdir()):
         text = _not_read_folder(path) if path.is_dir() else _not_read_setting(path)
         if text:
@@ -329,17 +336,18 @@ def strays(folder: Path) -> Iterator[Mistake]:
 _PARTS = ("sources", "tables")
 _LIKE_YAML = (".yml", ".yaml", ".json")
 _BUNDLE = "bundle"
-"""Beside the configuration, for Databricks alone (docs/databricks.md)."""
+"""A folder beside the configuration that only Databricks reads (docs/databricks.md)."""
 
 
 def _not_read_folder(folder: Path) -> str:
-    """What to do about a folder beside `sources` and `tables`; empty where it is none of ours."""
+    """What to do about a folder beside `sources` and `tables`; empty if nothing suggests that it
+    was meant to be read."""
     if folder.name in _PARTS or folder.name == _BUNDLE:
         return ""
     near = difflib.get_close_matches(folder.name.lower(), _PARTS, n=1, cutoff=0.8)
     if near:
         return f"nearest: {near[0]}"
-    # Of what nobody may look into nothing is known.
+    # Nothing is known of a folder that may not be opened.
     held = [path.name.lower() for path in folder.iterdir()] if os.access(folder, os.R_OK) else []
     if any(name in _PARTS or name.endswith((".yml", ".yaml")) for name in held):
         return "expected ingest.yml, sources/NAME.yml or tables/NAME.yml"
@@ -347,7 +355,8 @@ def _not_read_folder(folder: Path) -> str:
 
 
 def _not_read_setting(file: Path) -> str:
-    """What to do about a file beside `ingest.yml`; empty where it is none of ours."""
+    """What to do about a file beside `ingest.yml`; empty if nothing suggests that it was meant to
+    be read."""
     name = file.name.lower()
     if file.name == "ingest.yml" or not name.endswith(_LIKE_YAML):
         return ""
@@ -361,8 +370,8 @@ def _not_read_setting(file: Path) -> str:
 def checked_source(
     declared: Mapping[str, Any], place: str, formats: Mapping[str, Format]
 ) -> tuple[Source | None, list[Mistake]]:
-    """A source that is declared elsewhere than in a file, validated as a file's is: the source, or
-    None with every mistake, which name `place` as where they stand."""
+    """A source that is declared elsewhere than in a file, validated like one: the source, or None
+    with every mistake. `place` is what the mistakes name as the place where they are."""
     mistakes = list(format_mistakes(Document(place, declared, {}), formats))
     try:
         source = Source.model_validate(declared)

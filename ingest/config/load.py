@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ingest.config.checks import (
-    at_odds,
-    contested,
+    contradictions,
     format_mistakes,
     masks_secret,
-    same,
-    shadowed,
-    strangers,
-    strays,
+    misplaced_files,
+    repeated_values,
+    shadowed_patterns,
+    tables_of_no_source,
+    targets_of_two_sources,
     wrong_targets,
 )
 from ingest.config.masks import MaskSecret
@@ -45,10 +45,10 @@ Reading = Callable[[Path], tuple[Document, list[Mistake]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A configuration without mistakes, of the folder `conf`.
+    """A configuration without mistakes, read from the folder `conf`.
 
-    `sources` and `tables` have the same keys, the sources' names. `mask_secret`: that of the masks,
-    where some need one.
+    `sources` and `tables` have the same keys, the names of the sources. `mask_secret`: the secret
+    of the masks, if some mask needs one.
     """
 
     conf: Path
@@ -65,7 +65,8 @@ class Config:
     def route(
         self, source: str, *, db: str | None, schema: str | None, table: str | None
     ) -> Route | None:
-        """Where a table of `source` goes; None: it lives in silver only, as what names no table."""
+        """Where a table of `source` goes; None: it stays in silver only, as does what names no
+        table."""
         if not table:
             return None
         secret = self.mask_secret.name if self.mask_secret is not None else None
@@ -102,7 +103,7 @@ def load(
     if not folder.is_dir():
         raise ConfigError([Mistake(str(folder), None, _NO_FOLDER)])
     root = Path(os.path.abspath(folder)).parent
-    mistakes = list(strays(folder))
+    mistakes = list(misplaced_files(folder))
     reading = partial(read, environ=environ, scopes=scopes)
     settings = _settings(
         folder / "ingest.yml",
@@ -126,15 +127,13 @@ def load(
     if mistakes or settings is None:
         raise ConfigError(sorted(mistakes, key=lambda m: (m.file, m.line or 0)))
     by_name = {source.name: source for _, source in sources if source is not None}
+    declared_tables = {part.source: part for _, part in tables if part is not None}
     return Config(
         conf=Path(os.path.abspath(folder)),
         settings=settings,
         mask_secret=secret,
         sources={name: located(source, root, formats) for name, source in by_name.items()},
-        tables={
-            name: by_source[name][1] if name in by_source else Tables(source=name)
-            for name in by_name
-        },
+        tables={name: declared_tables.get(name, Tables(source=name)) for name in by_name},
     )
 
 
@@ -146,18 +145,18 @@ def _between(
     settings: Settings | None,
     formats: Mapping[str, Format],
 ) -> Iterator[Mistake]:
-    """What is wrong between keys of a file, and between files, each of which is right by itself."""
+    """Mistakes between keys of a file, and between files, each of which is right by itself."""
     for document, _ in sources:
         yield from format_mistakes(document, formats)
-    yield from same("name", sources)
-    yield from same("source", tables)
-    yield from strangers(tables, sources)
+    yield from repeated_values("name", sources)
+    yield from repeated_values("source", tables)
+    yield from tables_of_no_source(tables, sources)
     readable = [(document, part) for document, part in tables if part is not None]
     for document, part in readable:
-        yield from shadowed(document, part)
+        yield from shadowed_patterns(document, part)
         yield from wrong_targets(document, part, settings)
-    yield from contested(readable)
-    yield from at_odds(sources, by_source, formats)
+    yield from targets_of_two_sources(readable)
+    yield from contradictions(sources, by_source, formats)
 
 
 def _part(document: Document, model: type[Part], given: Any, *, to: list[Mistake]) -> Part | None:
@@ -233,7 +232,8 @@ def _settings(
 def _in_a_catalog(
     settings: Settings, from_env: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> Iterator[Mistake]:
-    """A folder named where it outranks the catalog, in which the tables would lie all the same."""
+    """A warehouse folder that is set in a place which outranks the catalog: the tables would lie in
+    the catalog all the same."""
     for layer, where, name in (
         (overrides, "command line", "--warehouse"),
         (from_env, "environment variable INGEST_WAREHOUSE", "warehouse"),

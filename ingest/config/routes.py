@@ -31,13 +31,13 @@ from ingest.sql.metadata import gold_name, gold_names
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """The way of one source table into gold.
+    """Where one source table goes in gold, and how.
 
-    `keys` None: from the source's YAML, the message or the Kafka key. `sequence_by` None: the
-    format's order. `columns` are Spark types, `masks` what stands in place of values, `mask_secret`
-    the name of the secret that it takes. Columns have the names that gold has them under.
-    `merges` is equal for source tables that the user meant to share a target: the same entry, by a
-    template that names the same things of them.
+    `keys` None: they come from the source's YAML, the message or the Kafka key. `sequence_by` None:
+    the order is the format's. `columns` are Spark types; `masks` says what stands in place of
+    values, and `mask_secret` is the name of the secret that it takes. Columns have the names that
+    they have in gold. `merges` is equal for source tables that the user meant to share a target:
+    they match the same entry, and its template names the same parts of them.
     """
 
     source: str
@@ -90,7 +90,8 @@ def route(
     policy: dict[Any, Any] = {**tables.defaults.ddl, **entry.ddl}
     options["ddl"] = ddl.model_copy(update=policy)
     names = {"db": db, "schema": schema, "table": table}
-    # The default name never merges two tables: it tells them apart, but for a schema or by chance.
+    # The default name is not meant to merge two tables; it does so only if they differ in their
+    # schema alone, or by chance.
     fields = tuple(names) if template == DEFAULT_TARGET else fields_of(template)
     return Route(
         source=tables.source,
@@ -100,32 +101,32 @@ def route(
     )
 
 
-def followed(way: Route, lineages: Iterable[Lineage]) -> Route:
-    """The route with what it says of columns said of them under the names that they have been given
-    since, too: a column that was excluded or masked is no less so for its new name.
+def through_renames(route: Route, lineages: Iterable[Lineage]) -> Route:
+    """The route with everything that it says of a column said of the column's later names too: a
+    column that is excluded or masked stays so under a new name.
 
-    `lineages`: of the source tables that feed the target, whose rows all have its columns. A type
-    is not followed, once another column has the name that it is declared by.
+    `lineages`: those of the source tables that feed the target, whose rows all have its columns. A
+    declared type is not carried over once another column has the declared name.
     """
-    if not (way.columns or way.exclude):
-        return way
+    if not (route.columns or route.exclude):
+        return route
     lineages = {*lineages}
-    columns = dict(way.columns)
-    declared = lowered(way.columns)
-    masked = lowered(way.masks)
+    columns = dict(route.columns)
+    declared = lowered(route.columns)
+    masked = lowered(route.masks)
     for entries in lineages:
-        for name, type_ in way.columns.items():
+        for name, type_ in route.columns.items():
             if name.lower() in masked or ended(entries, name) is not None:
                 columns |= dict.fromkeys(sorted(names_since(name, entries) - declared), type_)
-    known = lowered(way.exclude)
-    new = sorted(excluded_through(way, lineages) - known)
-    return replace(way, exclude=(*way.exclude, *new), columns=columns)
+    known = lowered(route.exclude)
+    new = sorted(excluded_through(route, lineages) - known)
+    return replace(route, exclude=(*route.exclude, *new), columns=columns)
 
 
-def excluded_through(way: Route, lineages: Iterable[Lineage]) -> set[str]:
-    """What the route excludes, in lower case, by the names that it has behind these changes."""
-    found = lowered(way.exclude)
-    return found.union(*(names_since(name, e) for e in lineages for name in way.exclude))
+def excluded_through(route: Route, lineages: Iterable[Lineage]) -> set[str]:
+    """The excluded columns, in lower case, by all names that these changes gave them."""
+    found = lowered(route.exclude)
+    return found.union(*(names_since(name, e) for e in lineages for name in route.exclude))
 
 
 def _inherited(name: str, entry: TableEntry, defaults: TableOptions) -> Any:
@@ -134,10 +135,10 @@ def _inherited(name: str, entry: TableEntry, defaults: TableOptions) -> Any:
 
 @dataclass(frozen=True)
 class Collision:
-    """Source tables that reach one target without being meant to share it.
+    """Source tables that lead to one target without being meant to share it.
 
-    `feeding`: those that go on feeding it, since one of them was first; `parked`: the others, all
-    where nobody was first. One alone is parked where the target is not to be had by any.
+    `feeding`: those that keep feeding it, because one of them was first. `parked`: the others; all
+    of them if none was first. A single table is parked if nobody can have the target.
     """
 
     target: str
@@ -145,7 +146,7 @@ class Collision:
     parked: tuple[SourceTable, ...]
 
     def why(self, table: SourceTable) -> str:
-        """What is said of one of the parked ones."""
+        """Why one of the parked tables is parked."""
         if self.target.lower() in RESERVED:
             owner = "a table of gold's own" if self.target else "no name at all"
             return f"{table} would become {self.target or '``'}, which is {owner}; {_ANOTHER}"
@@ -176,17 +177,17 @@ class Collision:
 _ANOTHER = "set `target` for it in a tables file (conf/tables)"
 
 Feeders = Mapping[str, Sequence[SourceTable]]
-"""Target, in lower case -> the source tables that feed it, whoever was first standing first."""
+"""Target, in lower case -> the source tables that feed it, in the order in which they began to."""
 
 
 def collisions(
     routed: Iterable[tuple[SourceTable, Route]], feeders: Feeders
 ) -> dict[str, Collision]:
-    """By target, in lower case, where source tables meet that are not meant to share it.
+    """The collisions by target, in lower case.
 
-    Targets are compared without case, as catalogs do. What a target was fed by first goes on, with
-    those that are meant to share it (semantics.md, 70); where nobody was first,
-    all are parked (semantics.md, 25).
+    Targets are compared without case, as catalogs do. The tables that fed a target first keep
+    feeding it, with those that are meant to share it (semantics.md, 70); if none was first, all are
+    parked (semantics.md, 25).
     """
     meeting: dict[str, dict[SourceTable, Route]] = {}
     for table, way in routed:
@@ -198,7 +199,7 @@ def collisions(
             by_target[target] = Collision(name, (), tuple(sorted(ways, key=str)))
             continue
         sources = {table.source for table in ways}
-        # Who fed it and is led elsewhere by now feeds it no more.
+        # A table that fed it and is routed elsewhere now no longer feeds it.
         first = next(
             (
                 table

@@ -20,7 +20,7 @@ from ingest.formats import FORMATS
 from ingest.memo import Memo
 from ingest.values.jsontext import UNREADABLE, check_utf8, excerpt, parse
 from ingest.wire.contract import Format, Message, TopLevel
-from ingest.wire.strangers import advice, advice_on_bytes
+from ingest.wire.unrecognised import advice, advice_on_bytes
 
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NAMES_MOST = 64

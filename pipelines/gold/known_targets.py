@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest
-from ingest.config.routes import Route, collisions, followed
+from ingest.config.routes import Route, collisions, through_renames
 from ingest.config.settings import Settings
 from ingest.ddl.parse import ghost
 from ingest.errors import ConfigError, Mistake
@@ -27,7 +27,7 @@ _LISTED = 20
 
 
 class KnownTarget(NamedTuple):
-    """A target, and the source tables that go there, each with its route."""
+    """A target and the source tables that feed it, each with its route."""
 
     name: str
     tables: Sequence[tuple[SourceTable, Route]]
@@ -44,7 +44,7 @@ class KnownTarget(NamedTuple):
 
 
 class KnownTargets(NamedTuple):
-    """The targets that can be asked for: those that source tables lead to, and all by name."""
+    """The targets that can be asked for: those that source tables feed, and the names of all."""
 
     fed: Mapping[str, KnownTarget]
     names: tuple[str, ...]
@@ -57,9 +57,9 @@ def fed_targets(
     *,
     entries_of: Callable[[SourceTable], Iterable[Entry]] = lambda _: (),
 ) -> dict[str, KnownTarget]:
-    """Where the tables go: renamed ones where they went under their first names, those of
-    undeclared sources and without a matching entry nowhere. `entries_of`: a table by its first
-    name, for who asks which columns it has."""
+    """The targets that the tables feed. A renamed table goes where it went under its first name; a
+    table of an undeclared source, or without a matching entry, goes nowhere. `entries_of`: the
+    ledger's entries of a table, by its first name, for callers who ask which columns it has."""
     by_target: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
         if table.source not in config.sources or ghost(table.table):
@@ -69,16 +69,22 @@ def fed_targets(
         if route is not None:
             by_target.setdefault(route.target, []).append((table, route))
     targets = {}
-    for name, led in by_target.items():
-        firsts = {first_names.get(table, table) for table, _ in led}
-        now = followed(led[0][1], (naming_of(entries_of(first)) for first in firsts))
-        ways = [(table, replace(w, exclude=now.exclude, columns=now.columns)) for table, w in led]
-        targets[name] = KnownTarget(name, ways)
+    for name, routed in by_target.items():
+        firsts = {first_names.get(table, table) for table, _ in routed}
+        _, route = routed[0]
+        now = through_renames(route, (naming_of(entries_of(first)) for first in firsts))
+        targets[name] = KnownTarget(
+            name,
+            [
+                (table, replace(own, exclude=now.exclude, columns=now.columns))
+                for table, own in routed
+            ],
+        )
     return targets
 
 
 def known_targets(warehouse: Warehouse) -> KnownTargets:
-    """The targets that silver's source tables have, and those that gold holds."""
+    """The targets that silver's source tables feed, and those that gold holds."""
     entries = load_entries(warehouse).values()
     first_names = renames(entries)
     by_table: dict[SourceTable, list[Entry]] = {}
@@ -95,7 +101,7 @@ def known_targets(warehouse: Warehouse) -> KnownTargets:
 
 
 def _without_parked(warehouse: Warehouse, fed: Mapping[str, KnownTarget]) -> dict[str, KnownTarget]:
-    """The targets without source tables that are parked by themselves (semantics.md, 70)."""
+    """The targets, without the source tables that are parked by themselves (semantics.md, 70)."""
     feeding = feeders(warehouse.config, load_progress(warehouse))
     clashes = collisions((route for target in fed.values() for route in target.tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
@@ -139,7 +145,7 @@ def one_of(text: str, names: Iterable[str], settings: Settings) -> str:
 
 
 def _near_or_all(wanted: str, names: Iterable[str]) -> str:
-    """What to say of a name that there is not: the nearest that there is, else which there are."""
+    """What to say of a name that does not exist: the nearest one that does, else all that do."""
     names = sorted(names)
     if not names:
         return "; there are none yet: `ingest run` makes them"
@@ -154,12 +160,12 @@ def unknown_targets(asked: Iterable[str], names: Iterable[str]) -> list[str]:
 
 
 def no_target(target: str, names: Iterable[str]) -> str:
-    """The sentence on a target that no source table leads to."""
+    """The sentence on a target that no source table feeds."""
     return f"there is no target {target}: no source table leads there{_near_or_all(target, names)}"
 
 
 def check_there(asked: Sequence[str], warehouse: Warehouse) -> None:
-    """Raise ConfigError for targets that do not exist, once there are any: those that the
+    """Raise ConfigError for targets that do not exist, unless there are none yet. Targets that the
     configuration names in full may still come."""
     names = known_targets(warehouse).names
     if not names:
@@ -179,7 +185,7 @@ def check_there(asked: Sequence[str], warehouse: Warehouse) -> None:
 
 
 def check_reachable(text: str, config: Config) -> str:
-    """The target's bare name; raises ConfigError where no entry of a tables file can make it."""
+    """The bare name of a target; raises ConfigError if no entry of a tables file can make it."""
     wanted = _bare(text, config.settings)
     templates = {
         (entry if "target" in entry.model_fields_set else tables.defaults).target

@@ -8,7 +8,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from ingest.config.routes import Route, followed
+from ingest.config.routes import Route, through_renames
 from ingest.ddl.changes import Lineage, RenameTable, only, schema_changes
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
@@ -225,7 +225,7 @@ class Ledger:
         known, now = self._followed.get(way.target, (None, way))
         if known != declared:
             changed = set(map(self.first_name, self._known.of_targets.get(way.target, ())))
-            now = followed(way, (naming_of(self.of(of)) for of in sorted(changed, key=str)))
+            now = through_renames(way, (naming_of(self.of(of)) for of in sorted(changed, key=str)))
             self._followed[way.target] = declared, now
         return replace(way, exclude=now.exclude, columns=now.columns)
 

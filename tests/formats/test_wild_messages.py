@@ -16,7 +16,7 @@ from ingest.errors import DecodeError
 from ingest.events import DECODED
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import Message
-from ingest.wire.strangers import advice_on_bytes
+from ingest.wire.unrecognised import advice_on_bytes
 from tests.support.avro_encoders import dts_record, written
 from tests.support.avro_schemas import DTS_15
 from tests.support.decoding import code_of, decoder, events

@@ -52,7 +52,7 @@ from ingest.wire.avro.connect import ADJUSTMENTS
 from ingest.wire.avro.framing import id_in_header, looks_confluent
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.wire.contradictions import refuse_rows
-from ingest.wire.strangers import advice_on_row
+from ingest.wire.unrecognised import advice_on_row
 
 _INNER = msgspec.json.Decoder(Inner)
 _GOLDENGATES = "GoldenGate's: let its handler write JSON (format: ogg), its Avro is not decoded"

@@ -57,7 +57,7 @@ from ingest.wire.contract import (
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.doubled_names import check_names
-from ingest.wire.strangers import advice_on_row
+from ingest.wire.unrecognised import advice_on_row
 
 _OUTER, _INNER = msgspec.json.Decoder(Outer), msgspec.json.Decoder(Inner)
 _IMAGES = {"before", "after"}

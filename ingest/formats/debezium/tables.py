@@ -211,7 +211,8 @@ class Tables:
         return _Table(names_of(sent.source), family, block, key, columns, flink, crowds)
 
     def _invents(self, family: str) -> bool:
-        """Whether rows before hold values that are made up: which, each value tells."""
+        """Whether rows before may hold values that are made up; each value shows whether it is
+        one."""
         return family == "postgres" and not self._rows.full_identity
 
     def _changes(self, table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
@@ -221,13 +222,26 @@ class Tables:
         refused = self._rows.placeholder.texts
         rows = text_rows(images, places, columns.readings(shape), refused=refused)
         keys = columns.keys or key
-        words = {
-            after: completeness(shape, shape if after else None, keys, sent=columns.sent)
-            for after in (True, False)
-        }
-        if self._rows.merge and "partial" in words.values():
+        words = _BeforeWords(
+            update=completeness(shape, shape, keys, sent=columns.sent),
+            delete=completeness(shape, None, keys, sent=columns.sent),
+        )
+        if self._rows.merge and "partial" in words:
             return []
         return _table_changes(table, columns, group, rows=rows, words=words)
+
+
+class _BeforeWords(NamedTuple):
+    """How complete the rows before are, of updates and of deletes."""
+
+    update: str
+    delete: str
+
+    def of(self, sent: _Sent) -> str | None:
+        """How complete a change's row before is; None where it has none."""
+        if sent.before is None:
+            return None
+        return self.delete if sent.after is None else self.update
 
 
 def _table_changes(
@@ -236,10 +250,10 @@ def _table_changes(
     group: list[_Sent],
     *,
     rows: TextRows,
-    words: dict[bool, str],
+    words: _BeforeWords,
 ) -> list[Changes]:
-    """What is said of the changes of a table, field by field as `row_event` says it of one; without
-    those that have to be read by themselves."""
+    """The changes of a table, with what is said of them field by field, as `row_event` says it of
+    one; without those that have to be read by themselves."""
     if rows.odd:
         group = [o for o in group if o.before not in rows.odd and o.after not in rows.odd]
     group, event_times = _event_times(group)
@@ -248,7 +262,7 @@ def _table_changes(
     inners = [sent.inner for sent in group]
     sources = [sent.source for sent in group]
     after_word = "full" if columns.sent <= len(table.columns) else "partial"
-    before_words = [None if o.before is None else words[o.after is not None] for o in group]
+    before_words = [words.of(sent) for sent in group]
     after_words = [None if one.after is None else after_word for one in group]
     warnings: list[list[str]] = [[] for _ in group]
     fields: dict[str, Sequence[Any]] = {
@@ -269,7 +283,7 @@ def _table_changes(
     ):
         fields["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
     untyped = [] if columns.shape(table.columns).typed else [Code.UNTYPED.value]
-    if rows.doubts or untyped or "partial" in (*words.values(), after_word):
+    if rows.doubts or untyped or "partial" in (*words, after_word):
         for one, own, before, after in zip(group, warnings, before_words, after_words, strict=True):
             for place, word in ((one.after, after), (one.before, before)):
                 if place is not None:

@@ -1,7 +1,8 @@
-"""What a message that no format recognises may be, and the way out: advice for its reject.
+"""Advice on messages that no format recognises: what such a message may be, and what to do about
+it.
 
-Each kind is told by names that its producer alone is known to write, or by what it lacks of a
-format that it resembles. A guess here decides nothing: the message is set aside all the same.
+A kind is told by names that only its producer is known to write, or by what it lacks of a format
+that it resembles. A wrong guess here decides nothing: the message is set aside in any case.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _ELSEWHERE = "no decoder reads it; send the changes with Debezium, Canal or anot
 
 
 class _Kind(NamedTuple):
-    """What a message of certain names is, and what to do about it."""
+    """A kind of message that is told by some names, and what to do about it."""
 
     matches: Callable[[TopLevel], bool]
     advice: str
@@ -46,7 +47,7 @@ def _wrapped(top: TopLevel) -> bool:
 
 
 def _packed(top: TopLevel) -> bool:
-    """Whether a text in it is JSON by itself; Pulsar's source of Canal packs an array."""
+    """Whether a text in the message is itself JSON; Pulsar's source of Canal packs an array."""
     if bytes(top.get("message", b""))[:3] == b'"[{':
         return True
     return any(bytes(value)[:2] == b'"{' for value in top.values())
@@ -240,7 +241,7 @@ _OTHERS = (
         "names no table",
     ),
 )
-"""Producers whose changes say themselves what happened, in a way that Debezium's do not."""
+"""Producers whose changes say what happened in a way of their own, other than Debezium's."""
 _KINDS = (
     _Kind(
         lambda top: (
@@ -319,17 +320,17 @@ _KINDS = (
     ),
 )
 _IBM = "A_ENTTYP"
-"""What a change is to IBM's CDC: a column of its audit format, a header of its others."""
+"""Says what a change of IBM's CDC is: a column in its audit format, a header in its others."""
 
 
 def advice(top: TopLevel, headers: Headers = ()) -> str:
-    """What to do about a JSON message of which no format recognises the top level."""
+    """What to do about a JSON message whose top level no format recognises."""
     return _first(_KINDS, top, headers) or "set the source's format"
 
 
 def advice_on_row(top: TopLevel, headers: Headers = ()) -> str | None:
-    """What to do about a change that would lose its operation if it were taken for a row alone;
-    None where nothing tells that it has one."""
+    """What to do about a change that would lose its operation if it were taken for a plain row;
+    None if nothing shows that it has one."""
     return _first(_OTHERS, top, headers)
 
 
@@ -344,7 +345,7 @@ def _first(kinds: Sequence[_Kind], top: TopLevel, headers: Headers) -> str | Non
 
 
 def advice_on_bytes(value: bytes, headers: Headers = ()) -> str | None:
-    """What to do about bytes that no format recognises; None where nothing tells what they are."""
+    """What to do about bytes that no format recognises; None if nothing shows what they are."""
     if any(name.startswith("apicurio.") for name, _ in headers):
         return (
             "its headers name a schema of an Apicurio registry, which only the message itself may "
@@ -364,7 +365,7 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str | None:
 
 
 def _contained(schema: bytes) -> str:
-    """What a datum of a container is, by its schema, and what to do about it."""
+    """What the data of a container are, by their schema, and what to do about them."""
     if b'"EventData"' in schema and b'"Body"' in schema:
         return (
             "it looks captured by Azure Event Hubs, with the message in Body: read the event hub "
@@ -392,12 +393,12 @@ _COMPRESSED = {
     b"\xff\x06\x00\x00sNaPpY": "snappy",
 }
 _CANAL = b"\x18\x07\x2a"
-"""How a CanalPacket of messages begins: its type, 7, and its body."""
+"""The first bytes of a CanalPacket of messages: its type, 7, and the beginning of its body."""
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0{", b"{\0")
 
 
 def _encoding(value: bytes) -> str | None:
-    """What bytes are, where they may be JSON in other clothes, and what to do about it."""
+    """What bytes are that may hold JSON in another encoding, and what to do about them."""
     for start, name in _COMPRESSED.items():
         if value.startswith(start):
             return (

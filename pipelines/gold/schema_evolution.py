@@ -1,8 +1,9 @@
-"""Creates a target's table, or applies its source tables' schema changes to it, before a MERGE."""
+"""Before a MERGE: the target's table created, or altered as the schema changes of its source tables
+ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -56,8 +57,8 @@ def create_target(
     contract: TargetContract,
     statements: ComingStatements,
 ) -> bool:
-    """Create the target with the columns of all the tables that have something `new` for it, unless
-    it exists; whether it is made just now. `statements`: the DDL and truncates that came."""
+    """Create the target, unless it exists, with the columns of all tables that have something `new`
+    for it; gives whether it was created. `statements`: the DDL and truncates that came."""
     warehouse, soft = ledger.warehouse, route.deletes == "soft"
     if warehouse.exists("gold", route.target):
         check_contract(warehouse, route.target, contract=contract)
@@ -70,7 +71,7 @@ def create_target(
     shard = (route.shard_column or "").lower()
     if shard and shard in {name.lower() for image in images for name in image}:
         raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
-    # Where there is no key it is a column all the same.
+    # The shard column is a column even of a target without a key.
     first = contract.keys or shard_of(route)
     wanted = wanted_columns(route, first, types, images=sorted(images))
     sent = ledger.columns_sent(route.target)
@@ -84,27 +85,42 @@ def create_target(
             lowest=lowest(each.lowest for each in stats),
             coming=statements,
         )
-    # Asked once more: the statements just settled may have renamed what the configuration names.
+    # The statements just settled may have renamed columns that the configuration names.
     route = ledger.route(next(iter(new))) or route
-    declared = lowered(route.columns)
-    wanted = {
-        name: type_
-        if name.lower() in declared
-        else next((own[name] for own in begun.values() if own.get(name, type_) != type_), type_)
-        for name, type_ in wanted_columns(route, first, types, images=sorted(images)).items()
-        # What one source table has dropped, or waits for, others may have.
-        if any(name in begun[t] for t in new if name.lower() in sent[t])
-        or all(name in columns for columns in begun.values())
-    }
-    create(warehouse, route.target, wanted, contract=contract, soft=soft)
+    wanted = wanted_columns(route, first, types, images=sorted(images))
+    columns = _together(wanted, begun, sent=sent, declared=lowered(route.columns))
+    create(warehouse, route.target, columns, contract=contract, soft=soft)
     return True
+
+
+def _together(
+    wanted: Mapping[str, str],
+    begun: Mapping[SourceTable, Mapping[str, str]],
+    *,
+    sent: Mapping[SourceTable, Collection[str]],
+    declared: Collection[str],
+) -> dict[str, str]:
+    """Those of the `wanted` columns that a new target begins with, where its source tables begin
+    with the columns `begun`.
+
+    A column that one source table has dropped, or waits for, may be there for another that sends
+    it. A type is that of a source table which begins with another one, unless it is `declared`.
+    """
+    columns = {}
+    for name, type_ in wanted.items():
+        sending = [own for table, own in begun.items() if name.lower() in sent[table]]
+        if not (any(name in own for own in sending) or all(name in own for own in begun.values())):
+            continue
+        others = (own[name] for own in begun.values() if own.get(name, type_) != type_)
+        columns[name] = type_ if name.lower() in declared else next(others, type_)
+    return columns
 
 
 def columns_sent(
     new: Mapping[SourceTable, Sequence[BatchStats]], pending: PendingChanges
 ) -> dict[SourceTable, set[str]]:
-    """The columns, in lower case, that each source table's changes come with, in images or by
-    their types."""
+    """The columns, in lower case, that the changes of each source table have, in images or by their
+    types."""
     sent: dict[SourceTable, set[str]] = {}
     for table, stats in new.items():
         typed = {column.name for listed in pending.types.get(table, ()) for column in listed}
@@ -114,8 +130,8 @@ def columns_sent(
 
 @dataclass(frozen=True, kw_only=True)
 class Feeding:
-    """A source table, with its statistics of the pending changes, and the target that it feeds.
-    `statements`: the DDL and truncates that came, of all source tables."""
+    """A source table on its way to the target that it feeds: its statistics, the pending changes,
+    and the ledger. `statements`: the DDL and truncates that came, of all source tables."""
 
     route: Route
     table: SourceTable
@@ -126,7 +142,7 @@ class Feeding:
 
     @property
     def drift(self) -> Drift:
-        """What its data shows beside its DDL."""
+        """What its data shows that its DDL does not say."""
         return Drift(self.ledger, self.table, self.route)
 
     @property
@@ -148,11 +164,11 @@ class Feeding:
 def evolve(
     feeding: Feeding, row: Progress, contract: TargetContract, *, fresh: bool
 ) -> tuple[Progress, TargetContract, dict[str, str]]:
-    """Alter the target as the table's schema changes ask for, those of its DDL and those that its
-    data shows, as far as the policy lets them in; the others wait in the ledger.
+    """Alter the target as the source table's schema changes ask for: those of its DDL and those
+    that its data shows, as far as the policy lets them in. The others wait in the ledger.
 
-    Gives the progress that knows the columns that the target has then, what it is made for, by the
-    names that its key has then, and its columns.
+    Gives what there is afterwards: the progress, which knows the target's columns; what the target
+    is made for, with today's names of its key; and its columns.
     """
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     before = columns_of(ledger.warehouse, route.target) or {}
@@ -167,7 +183,7 @@ def evolve(
     if not fresh:
         row = _enter_unsent(feeding, row, columns)
     if not lowered(contract.keys) <= lowered(columns):
-        # The statements of this very batch have renamed them.
+        # Statements of this very batch have renamed key columns.
         contract = contract._replace(keys=keys_of(ledger.warehouse, route.target))
     if contract.keys:
         _enter_other_keys(feeding, contract.keys)
@@ -188,9 +204,9 @@ def _check_encodings(feeding: Feeding) -> None:
 def _apply_schema_changes(
     feeding: Feeding, columns: Mapping[str, str], *, keys: tuple[str, ...]
 ) -> None:
-    """Take up the schema changes of a source table, those of its DDL and then those that its data
-    shows, and carry out on the target, which has these columns and keys, what the policy lets
-    in."""
+    """Take up the schema changes of a source table, first those of its DDL and then those that its
+    data shows, and carry out on the target what the policy lets in. The target has these columns
+    and keys."""
     ledger, route = feeding.ledger, feeding.route
     held = lowered(columns)
     check_shard_column(route, columns)
@@ -204,7 +220,7 @@ def _apply_schema_changes(
     coming = feeding.statements
     if decisions.apply_statements(ledger, feeding.table, route, coming=coming) or left:
         columns = columns_of(ledger.warehouse, route.target) or {}
-    # What the configuration says of a column holds under the name that it was given just now.
+    # What the configuration says of a column also holds under a name that it was given just now.
     route = ledger.route(feeding.table) or route
     check_excluded(route, columns)
     images = sorted(images_of(feeding.stats))
@@ -219,8 +235,8 @@ def _apply_schema_changes(
 
 
 def _enter_other_keys(feeding: Feeding, keys: tuple[str, ...]) -> None:
-    """Enter other keys that the YAML or the messages name now for review; the target's own, `keys`,
-    stays."""
+    """Enter for review other keys that the YAML or the messages name now; the target keeps its own,
+    `keys`."""
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     declared = declared_keys(ledger.warehouse.config, route, table, lineage=ledger.lineage(table))
     followed = bool(declared) or not keyed_by_others(ledger, table, route.target)
@@ -233,15 +249,15 @@ def _enter_other_keys(feeding: Feeding, keys: tuple[str, ...]) -> None:
         if not own or names == held or (names < held and not followed):
             continue
         if lowered(before_renames(named, feeding.statements.renames_to_come(table))) == held:
-            # It is the key, under the name that it is to have.
+            # It is the same key, under names that it will get by renames still to come.
             continue
         if not _of_before(ledger, table, top, beside=len(found) > 1):
             decisions.enter(ledger, feeding.drift.other_key(keys, names=named), route)
 
 
 def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) -> bool:
-    """Whether messages up to `top` that name another key are from before a change of it that was
-    applied, or may be, where others stand `beside` them."""
+    """Whether messages up to `top` that name another key are from before an applied change of the
+    key. If others stand `beside` them, they may be, and count so."""
     return any(
         beside or entry.place > top
         for entry in ledger.of(table)
@@ -250,7 +266,8 @@ def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) ->
 
 
 def _enter_unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Progress:
-    """Enter columns that are no longer sent; gives the progress that remembers them."""
+    """Enter columns that are no longer sent; gives the progress that remembers those that were
+    never sent."""
     route, drift = feeding.route, feeding.drift
     label = label_of(feeding.table)
     keys = lowered((*(row.contract.keys if row.contract else ()), *shard_of(route)))

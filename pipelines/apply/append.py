@@ -1,7 +1,9 @@
-"""Every image as a row of its own (append): an append where that is sure to be right, else a MERGE.
+"""Every image as a row of its own (append): by an INSERT where that is sure to be right, else by a
+MERGE.
 
-It is sure where every change lies above all that was applied and the target's log shows no write
-that gold did not record: then no copy of a change can be there. Else a MERGE adds what is not.
+It is sure if every change lies above everything that was applied and the target's log shows no
+write that gold did not record: then no copy of a change can be there. Otherwise a MERGE adds what
+is missing.
 """
 
 from __future__ import annotations
@@ -47,14 +49,14 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     images = _images(batch)
     counts = Counter(rejected=misfit_rejects(frames, batch, events(batch.projection, images)))
     new = append.rows(batch.projection, images, checked=False)
-    # By arrival a copy has the very position of the row that is there.
+    # By arrival a copy has the same position as the row that is there.
     around = "false" if batch.projection.by_arrival else batch.around
     earlier = batch.earlier(f"{append.IMAGES} AND {around}")
     statement = append.merge_sql(batch.target_table, batch.projection, new, earlier=earlier)
     done = run_merge(frames, statement)
     # A row that moves to a lower pos is no new one.
     counts["inserted"] += done["inserted"] - done["deleted"]
-    # A run that was cut off may have set some aside: then none is new.
+    # A run that was cut off may have set some aside; these are not new then.
     source, code = batch.projection.source, Code.TYPE_MISMATCH.value
     unfit = have_rejects(frames.warehouse, source, batch.target, code=code)
     return _applied(frames, batch, counts)._replace(unfit=unfit)
@@ -72,8 +74,8 @@ def exact_history(frames: Frames, batch: TableBatch) -> str:
 
 
 def _applied(frames: Frames, batch: TableBatch, counts: Counter[str]) -> Applied:
-    """What gold remembers of the source table once the batch is applied, and what was counted:
-    deletes and truncates, too, which leave no row."""
+    """The watermarks of the source table once the batch is applied, and the counts. Deletes and
+    truncates are counted too, although they leave no row."""
     counts["deleted"] += batch.total("deletes") + batch.total("truncates")
     version = frames.warehouse.last_commit("gold", batch.target).version
     return Applied(replace(applied_watermarks(batch), version=version), counts)

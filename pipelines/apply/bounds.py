@@ -1,4 +1,5 @@
-"""What the driver takes of a target's changes at once; Spark's workers see to what is more."""
+"""How much of a target's changes the driver takes at once; everything above is left to Spark's
+workers."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Copies of changes that were applied before: what of a large batch is really new.
+"""Copies of changes that were applied before, left out of a large batch.
 
-A lost checkpoint, or a topic that is sent once more, brings all that came before again. A copy says
-nothing (semantics.md, 16), so it is left out before keys are judged: else each of its keys would
-be folded again. One stays that stands lower than those that came before, or has the before image
-that they lack (33). Where several source tables feed a target, whose rows set changes of others
-aside, none is left out; and none that does not fit, which is a reject of its own.
+After a lost checkpoint, or when a topic is sent once more, everything comes again. A copy says
+nothing new (semantics.md, 16), so it is left out before keys are judged; otherwise each of its keys
+would be folded again. Some copies stay: those that stand lower than the change that came before,
+those that have the before image which it lacks (33), and those that do not fit, each of which is a
+reject of its own. None is left out if several source tables feed the target, since the rows of one
+set changes of the others aside.
 """
 
 from __future__ import annotations

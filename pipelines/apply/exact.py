@@ -1,10 +1,10 @@
-"""A batch applied exactly, when some of its events may be late: the steps that modes share.
+"""A batch applied exactly, because some of its events may be late: the steps that the modes share.
 
-1. `verdicts.judge`: what cannot be placed or does not fit is set aside, every key judged.
-2. `late_keys.late_keys`: which keys have to be folded again, with those that key changes link to
-   them.
-3. The mode takes the states of the keys on time from the batch (`on_time`), those of the late ones
-   from silver's history (`fold_late`), and merges both.
+1. `verdicts.judge`: set aside what cannot be placed or does not fit, and judge every key.
+2. `late_keys.late_keys`: find the keys that have to be folded again, with those that key changes
+   link to them.
+3. The mode takes the states of the keys on time from the batch (`on_time`), and those of the late
+   ones from silver's history (`fold_late`), and merges both.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from pipelines.targets.rejects import have_rejects
 
 
 class Refolded(NamedTuple):
-    """What late keys come to: a relation of `results` of `ingest.fold.arrow`. `states`: how many
-    are of kind `state`, `rows`: how many of these leave a row. `last_baseless`: the position of the
-    highest partial image that has no base, None where each has one. `counts`: what is counted of
-    it, by columns of `gold._progress`."""
+    """What folding late keys again gave: a relation of `results` of `ingest.fold.arrow`. `states`:
+    how many are of kind `state`; `rows`: how many of these leave a row. `last_baseless`: the
+    position of the highest partial image without a base, None if each has one. `counts`: the counts
+    by columns of `gold._progress`."""
 
     results: str
     states: int
@@ -47,7 +47,7 @@ class Refolded(NamedTuple):
 
     @property
     def baseless(self) -> str | None:
-        """A relation of the partial images that have no base; None where each has one."""
+        """A relation of the partial images without a base; None if each has one."""
         return self.of_kind("baseless") if self.last_baseless is not None else None
 
     def of_kind(self, kind: str) -> str:
@@ -58,8 +58,8 @@ class Refolded(NamedTuple):
 def on_time(
     frames: Frames, batch: TableBatch, *, judged: Judged, late: LateKeys
 ) -> tuple[str | None, int]:
-    """A relation of the states of the keys that are not folded again, None where there is none; and
-    an upper bound on the rows they leave."""
+    """A relation of the states of the keys that are not folded again, None if there are none; and
+    an upper bound on the number of rows that they leave."""
     if judged.large is None:
         states = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "state"))
         if late.groups:
@@ -81,8 +81,8 @@ def _unless(states: str, late: LateKeys) -> str:
 
 
 def fold_late(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:
-    """What history makes of the late keys, nothing where none is late; the rejects that this
-    settles are taken back."""
+    """Fold the late keys from history; without a late key there is nothing to do. Rejects that are
+    settled by it are resolved."""
     if late.keys:
         refolded = fold_again(frames, batch, late, run=run)
     else:
@@ -92,8 +92,8 @@ def fold_late(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) ->
 
 
 def fold_again(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:
-    """What `run`, a fold of history, makes of the history of the late keys; partial images that
-    have no base there are set aside, and those taken back that have one now."""
+    """Apply `run`, a fold of history, to the history of the late keys. Partial images that have no
+    base there are set aside, and those that have one now are resolved."""
     refolded = folded(frames, batch, late, run=run)
     counts = refolded.counts + Counter(late=late.found, keys_refolded=late.keys)
     baseless = refolded.baseless
@@ -107,8 +107,8 @@ def fold_again(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -
 
 
 def _resolve_based(frames: Frames, batch: TableBatch, refolded: Refolded) -> None:
-    """Take back the partial images of the batch that have a base and are among the rejects all the
-    same: a run that was cut off may have set them aside before their base came."""
+    """Resolve the rejects of those partial images of the batch that have a base: a run that was cut
+    off may have set them aside before their base came."""
     if not batch.total("partials"):
         return
     code, source = Code.NO_BASE_IMAGE, batch.projection.source
@@ -119,9 +119,9 @@ def _resolve_based(frames: Frames, batch: TableBatch, refolded: Refolded) -> Non
 
 
 def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:
-    """What `run`, a fold of history, makes of the history of the keys.
+    """Apply `run`, a fold of history, to the history of the keys.
 
-    Raises TableError where there is none of one that the batch brings.
+    Raises TableError if there is none of a key that the batch brings.
     """
     changes, files = changes_of(frames, batch, late)
     counts = Counter(files_read=files)
@@ -138,7 +138,8 @@ def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Re
 
 
 def _of_workers(frames: Frames, late: LateKeys, results: str, *, target: str) -> Refolded:
-    """Results that stay with the workers, each of the keys looked for among them."""
+    """Results that stay with Spark's workers, once every key that was asked for is found among
+    them."""
     [(states, left, last_baseless, missed, one)] = rows(
         frames.sql(counts_of_refolded(results, late.relation))
     )
@@ -153,8 +154,8 @@ def _rows_left(states: pa.Table) -> int:
 
 
 def folded_history(frames: Frames, batch: TableBatch, run: Run, *, among: str | None = None) -> str:
-    """A relation of what `run` gives of all of the source table's history, folded event by event in
-    Spark's workers; of the keys of the relation `among` alone where one is given."""
+    """A relation of what `run` makes of the whole history of the source table, folded event by
+    event in Spark's workers; with `among`, of the keys of that relation only."""
     listed = events(batch.projection, batch.history(ROW_CHANGES))
     linked = linked_keys(frames, batch)
     chosen = events_that_fit(listed, among=among, linked=linked)

@@ -1,4 +1,4 @@
-"""Frames under names that SQL finds them by, for as long as something is worked with."""
+"""DataFrames under names by which SQL finds them, as long as they are worked with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipelines.platform.warehouse import Warehouse
 
 
 class Frames:
-    """The tables, and names for frames until the end of its `with`."""
+    """The tables, and names for DataFrames that last until its `with` ends."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self.warehouse = warehouse
@@ -32,7 +32,7 @@ class Frames:
         self._given.close()
 
     def sql(self, query: str) -> DataFrame:
-        """What a query gives."""
+        """The result of a query."""
         return self.warehouse.session.sql(query)
 
     def view(self, frame: DataFrame | pa.Table) -> str:
@@ -41,7 +41,7 @@ class Frames:
         if isinstance(frame, pa.Table) and frame.num_rows:
             frame = session.createDataFrame(frame)
         elif isinstance(frame, pa.Table):
-            # Spark makes no DataFrame of a table without batches.
+            # Spark cannot make a DataFrame of a table without batches.
             frame = session.createDataFrame([], from_arrow_schema(frame.schema))
         return self._given.enter_context(temporary_view(frame))
 
@@ -50,11 +50,11 @@ class Frames:
         return self.view(pa.table({"key": array_of(keys)}))
 
     def set_down(self, frame: DataFrame) -> str:
-        """As `view`, of a frame that is computed once, now."""
+        """As `view`, for a frame that is computed once, now."""
         return self._given.enter_context(set_down(self.warehouse, frame))
 
     def few_keys(self, keys: str) -> set[Key] | None:
-        """The keys (column `key`) that SQL gives; None where that is too much for the driver."""
+        """The keys (column `key`) that SQL gives; None if they are too many for the driver."""
         few = few_keys(keys, most=bounds.KEYS, bytes_most=bounds.KEY_BYTES)
         found = {None if key is None else tuple(key) for (key,) in rows(self.sql(few))}
         return None if None in found or len(found) > bounds.KEYS else cast("set[Key]", found)

@@ -1,9 +1,9 @@
 """The changes that late keys are folded from.
 
-All that a key ever had, or, where that comes to the same, what it had from a change on that leaves
-nothing of what was before: so that the cost of a late key does not grow with its history. What is
-known beforehand to be little (`TableBatch.fits_here`) comes to the driver; all else stays with
-Spark's workers. Images are read only from the batches that hold what is wanted, which
+That is everything a key ever had or, if the result is the same, everything from a change on that
+leaves nothing of what was before, so that the cost of a late key does not grow with its history.
+What is known beforehand to be small (`TableBatch.fits_here`) comes to the driver; everything else
+stays with Spark's workers. Images are read only from the batches that hold what is wanted, which
 `pipelines.apply.prior_images` finds.
 """
 
@@ -68,9 +68,9 @@ def _from_bases(
     groups: Mapping[Key, int],
     known: Mapping[Key, int],
 ) -> KeyHistory | None:
-    """The changes of each key from its last whole image on, and all changes of the keys that turn
-    out to have no such image; None where no key stands alone, or this is too much for the driver.
-    `known`: the keys' hashes."""
+    """The changes of each key from its last whole image on, and all changes of keys that turn out
+    to have no such image. None if no key stands alone, or if it is too much for the driver.
+    `known`: the hashes of the keys."""
     below = _alone(groups, late.start_below)
     if not below:
         return None
@@ -98,7 +98,7 @@ def _from_bases(
 
 
 def _few(frames: Frames, batch: TableBatch, known: Mapping[Key, int] | None) -> bool:
-    """Whether the driver can take all that silver has of some keys, by their hashes."""
+    """Whether the driver can take everything that silver has of some keys, by their hashes."""
     if batch.fits_here(batch.history_changes):
         return True
     if known is None:
@@ -108,14 +108,15 @@ def _few(frames: Frames, batch: TableBatch, known: Mapping[Key, int] | None) -> 
 
 
 def _alone(groups: Mapping[Key, int], below: Mapping[Key, Pos]) -> dict[Key, Pos]:
-    """The keys of the batch that no change links to another, with where they start below."""
+    """The keys of the batch that no change links to another, each with the position below which its
+    fold starts."""
     sizes = Counter(groups.values())
     alone = (key for key, number in groups.items() if sizes[number] == 1)
     return {key: below[key] for key in alone if key in below}
 
 
 def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> DataFrame:
-    """The changes of the keys among those that SQL gives, each with its group."""
+    """The changes of those keys that SQL gives, each change with its group."""
     chosen = events_of_keys(
         batch.projection, of, late.relation, few=late.groups is not None, linked=late.linked
     )
@@ -123,12 +124,12 @@ def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> Da
 
 
 class Starts(NamedTuple):
-    """From where on some keys are to be folded.
+    """Where the folds of some keys start.
 
-    `parts`: key -> the source's own part of the position of a change, below which nothing bears on
-    the row; empty: the key is folded from its first change on. `batches`: silver's batches with
-    changes from there on. `changes`: how many these are at most. `unhashed`: whether some of them
-    have no hash. `files`: how many were looked through.
+    `parts`: key -> the source's part of the position of a change; nothing below that change matters
+    for the row. Empty: the key is folded from its first change on. `batches`: silver's batches that
+    have changes from there on. `changes`: an upper bound on the number of these. `unhashed`:
+    whether some of them have no hash. `files`: how many files were searched.
     """
 
     parts: dict[Key, Pos]
@@ -139,7 +140,7 @@ class Starts(NamedTuple):
 
 
 def _starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
-    """Where the fold of keys may start of which the prior images were looked for."""
+    """Where the folds of those keys may start whose prior images were searched for."""
     per_key = [prior.batches.get(hash_, {}) for hash_ in {*known.values()}]
     return Starts(
         parts={key: prior.bases.get(hash_, ()) for key, hash_ in known.items()},
@@ -151,9 +152,9 @@ def _starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
 
 
 def _since(frames: Frames, batch: TableBatch, known: Mapping[Key, int], *, begun: Starts) -> str:
-    """SQL of the changes from the starts on, and of all those without a hash.
+    """SQL of the changes from the starts on, and of all changes without a hash.
 
-    Where each has one no key was moved: what tells of that is then not read.
+    If every change has a hash, no key was moved, and the columns that tell of that are not read.
     """
     begin = frames.view(by_hash(known, begun.parts))
     changes = batch.history(f"{among(begun.batches)} AND {of_keys(known.values())}")
@@ -161,17 +162,17 @@ def _since(frames: Frames, batch: TableBatch, known: Mapping[Key, int], *, begun
 
 
 def _not_below(read: pa.Table, begun: Starts) -> list[bool]:
-    """Of each change that was read, whether it is not below the start of its key.
+    """For each change that was read, whether it lies at or above the start of its key.
 
-    Those without a hash are read whatever their position.
+    Changes without a hash are read whatever their position.
     """
     placed = zip(read["key"].to_pylist(), read["pos"].to_pylist(), strict=True)
     return [tuple(pos[:SOURCE_PART]) >= begun.parts[tuple(key)] for key, pos in placed]
 
 
 def _unfounded(read: pa.Table, begun: Starts, *, soft: bool) -> set[Key]:
-    """The keys of which what was `read` begins neither with the first change that they had nor with
-    one that leaves nothing of what was before."""
+    """The keys for which the changes that were `read` begin neither with the first change that they
+    ever had nor with one that leaves nothing of what was before."""
     columns = ("key", "pos", "op", "partial", "lacks")
     first: dict[Key, tuple[Pos, bool]] = {}
     for row in zip(*(read[name].to_pylist() for name in columns), strict=True):

@@ -1,9 +1,9 @@
 """The keys of a batch that are folded again.
 
-They come to the driver where they are few: then silver is looked through for them by their hashes
-(`pipelines.apply.prior_images`). A lost checkpoint that is read again may bring millions: these
-stay with Spark's workers, set down in a table, and the history of the whole table is joined with
-it.
+If they are few, they come to the driver, and silver is searched for them by their hashes
+(`pipelines.apply.prior_images`). After a lost checkpoint everything is read again, and there may be
+millions: then they stay with Spark's workers, in a table of their own, with which the history of
+the whole source table is joined.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ _NAMED_MOST = 5
 class LateKeys(NamedTuple):
     """The keys that are folded again.
 
-    `relation`: each `key`, its `component` (what folds together) and whether the batch `brought`
-    it. `groups`: each with the number of its group, None where they are too many for the driver,
-    and those of them that were `brought`. `keys`: how many there are, `found`: how many of them are
-    late themselves. `linked`: changes of the key link some. `start_below`, `prior`: where the fold
-    of each has to start below, and where silver has them, as far as that is known. `freed`: SQL of
-    those whose changes another source table's row no longer sets aside.
+    `relation`: each `key`, its `component` (keys that fold together) and whether the batch
+    `brought` it. `groups`: the keys, each with the number of its group, and `brought` those of them
+    that the batch brought; None if they are too many for the driver. `keys`: how many there are;
+    `found`: how many of them are late themselves. `linked`: whether changes of the key link some.
+    `start_below`: for each key, the position below which its fold has to start, and `prior` what
+    silver has of the keys, as far as these are known. `freed`: SQL of the keys whose changes are no
+    longer set aside for another source table's row.
     """
 
     relation: str
@@ -71,9 +72,9 @@ def late_keys(
     overtaking: str,
     forced_keys: Sequence[str],
 ) -> LateKeys:
-    """The keys to fold again: those that are late, the doubtful ones that an earlier change makes
-    late, those that truncates which come late concern in every mode, and those that SQL
-    `forced_keys` gives; with all that key changes link to them.
+    """The keys to fold again: the late ones, the doubtful ones that an earlier change makes late,
+    those that late truncates affect in every mode, those that SQL `forced_keys` gives, and all keys
+    that changes of the key link to them.
 
     `overtaking` is SQL that is true for the earlier changes that may make a doubtful key late,
     besides those that move a key.
@@ -107,8 +108,8 @@ def late_keys(
 
 
 def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> LateKeys:
-    """As `late_keys`, of keys (SQL) that no other source table's row holds any more, and of which
-    there are changes."""
+    """As `late_keys`, for keys (SQL) that no other source table's row holds any more and that have
+    changes."""
     few = frames.few_keys(keys)
     found = (
         _set_down(frames, batch, keys, brought=keys)
@@ -119,7 +120,7 @@ def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> LateKeys:
 
 
 def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> LateKeys:
-    """As `late_keys`, of keys of which there are changes."""
+    """As `late_keys`, for some keys that have changes."""
     groups = groups_around(frames, batch, keys, prior=None)
     if groups is None:
         listed = select(frames.key_view(keys))
@@ -128,9 +129,9 @@ def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late
 
 
 def _soft_deleted_below(batch: TableBatch) -> list[str]:
-    """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
-    before; none where there is no such truncate. A run of this very batch that was cut off may have
-    marked them."""
+    """SQL of the keys of rows that a truncate marked as deleted although a truncate that comes late
+    had ended them before; none if there is no such truncate. A run of this very batch that was cut
+    off may have marked them."""
     unseen = batch.first_truncates
     above = [truncate for truncate in batch.all_truncates if unseen and truncate > unseen[0]]
     if not batch.soft or not above:
@@ -140,10 +141,13 @@ def _soft_deleted_below(batch: TableBatch) -> list[str]:
 
 
 def _beside_late_truncates(batch: TableBatch) -> list[str]:
-    """SQL of the keys with changes at the place of a truncate which comes late; none where there is
-    no such truncate. The transport does not say which of the two came first. And a copy of the
-    truncate may have been applied that stands higher: then what lies between the copies was taken
-    away, and comes back."""
+    """SQL of the keys with changes at the place of a late truncate; none if there is no such
+    truncate.
+
+    The transport does not tell which of the two came first. And a copy of the truncate that stands
+    higher may have been applied: it took away what lies between the two copies, which now comes
+    back.
+    """
     applied = batch.watermarks.applied
     if batch.projection.by_arrival or applied is None:
         return []
@@ -155,10 +159,10 @@ def _beside_late_truncates(batch: TableBatch) -> list[str]:
 
 
 def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:
-    """Raise TableError where history has nothing of keys that a batch brings (78): of `lost`, and
-    of so many `more`.
+    """Raise TableError if history has nothing of keys that a batch brings (78): `lost`, and as many
+    as `more`.
 
-    Then the lookup is wrong: no reason to take the row away.
+    Then the lookup is at fault, and the rows must stay.
     """
     if lost:
         named = ", ".join(f"({', '.join(key)})" for key in sorted(lost)[:_NAMED_MOST])
@@ -193,7 +197,7 @@ def _of_many(
     overtaking: str,
     forced_keys: Sequence[str],
 ) -> LateKeys:
-    """As `late_keys`, of more keys than the driver takes."""
+    """As `late_keys`, for more keys than the driver takes."""
     verdicts = judged.late_or_doubtful(frames)
     doubtful = f"({of_kinds(verdicts, ['doubtful'])})"
     above = named_above(batch.projection, doubtful, earlier=_naming(batch, overtaking))
@@ -220,9 +224,9 @@ def _named_above(
     overtaking: str,
     prior: PriorImages | None,
 ) -> set[Key]:
-    """Those of the keys (`key`, `pos`) that an earlier change names which may come after that
-    position: one that moves its key, or for which the SQL `overtaking` is true, which `prior` was
-    asked for."""
+    """Those of the keys (`key`, `pos`) that are named by an earlier change which may come after
+    `pos`, and which moves the key or for which the SQL `overtaking` is true. `prior` was found with
+    the same `overtaking`."""
     found: set[Key] = set()
     narrowed = "true"
     if prior is not None:
@@ -255,7 +259,7 @@ def _find_prior_images(
     doubts: Mapping[Key, Pos],
     overtaking: str,
 ) -> PriorImages | None:
-    """What silver has of the late and doubtful keys; None where it is not read by hash."""
+    """What silver has of the late and doubtful keys; None if silver cannot be searched by hash."""
     below = start_below if based(batch) else None
     known = hashes(batch, doubts if below is None else below)
     if known is None:
@@ -264,7 +268,7 @@ def _find_prior_images(
         frames, batch, known, below=below, doubts=doubts, overtaking=overtaking
     )
     if not batch.total("unhashed"):
-        # The batch itself brings every one of them by its hash.
+        # The batch itself brings each of them under its hash.
         check_found(batch.target, [k for k, hash_ in known.items() if hash_ not in found.batches])
     return found
 
@@ -281,8 +285,8 @@ def _positions(keys: pa.Table) -> dict[Key, Pos]:
 
 
 def _start_below(judged: pa.Table) -> dict[Key, Pos]:
-    """Where the fold of a late or doubtful key has to start below: what a partial image of the
-    batch comes to, and whether it has a base, depends on what was before it."""
+    """The position below which the fold of a late or doubtful key has to start: what a partial
+    image of the batch becomes, and whether it has a base, depends on what came before it."""
     below: dict[Key, Pos] = {}
     late_or_doubtful = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
     columns = (late_or_doubtful[name].to_pylist() for name in ("key", "pos", "whole"))

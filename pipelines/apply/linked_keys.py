@@ -1,9 +1,10 @@
-"""Which keys changes of the key link: they fold together (semantics.md, 40).
+"""The keys that changes of the key link: they fold together (semantics.md, 40).
 
 Few changes of the key come to the driver. Many are linked by Spark's workers, each key to the
-lowest of its group: in turn every key's larger neighbours, then its smaller ones, are tied to the
-lowest neighbour, until nothing changes ("large star" and "small star" of Kiveris et al., Connected
-Components in MapReduce and Beyond, 2014). That takes a few rounds however long the chains are.
+lowest one of its group: the larger neighbours of every key are tied to its lowest neighbour, then
+the smaller ones, in turn, until nothing changes ("large star" and "small star" of Kiveris et al.,
+Connected Components in MapReduce and Beyond, 2014). That takes a few rounds, however long the
+chains are.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from pipelines.platform.rows import array_of, rows
 from pipelines.platform.scratch import set_down
 
 Pairs = list[tuple[Key, Key]]
-"""Of changes of the key those before and after each."""
+"""The key before and the key after each change of the key."""
 
 
 def groups_around(
     frames: Frames, batch: TableBatch, keys: Collection[Key], *, prior: PriorImages | None
 ) -> dict[Key, int] | None:
-    """The keys and all that changes of the key link to them, each with its group's number; None
-    where that is too much for the driver. `prior`: what silver has of these keys and more."""
+    """The keys and all keys that changes of the key link to them, each with the number of its
+    group; None if that is too much for the driver. `prior`: what silver has of these keys and of
+    others."""
     changes = _key_changes(frames, batch, None if prior is None else prior.unhashed)
     if changes is None:
         return key_groups(keys, [])
@@ -43,8 +45,8 @@ def groups_around(
 
 
 def linked_keys(frames: Frames, batch: TableBatch) -> str | None:
-    """A relation of all keys that changes of the key ever named, with the `component` of each; None
-    where there was no such change."""
+    """A relation of all keys that changes of the key ever named, each with its `component`; None if
+    there was no such change."""
     changes = _key_changes(frames, batch)
     if changes is None:
         return None
@@ -62,8 +64,8 @@ def groups_view(frames: Frames, groups: Mapping[Key, int]) -> str:
 
 
 class _Changes(NamedTuple):
-    """SQL of the changes of the key there were: `key_before` and `key`. `most`: how many at
-    most."""
+    """SQL of all changes of the key: `key_before` and `key`. `most`: an upper bound on their
+    number."""
 
     pairs: str
     most: int
@@ -72,8 +74,8 @@ class _Changes(NamedTuple):
 def _key_changes(
     frames: Frames, batch: TableBatch, unhashed: Mapping[int, int] | None = None
 ) -> _Changes | None:
-    """The changes of the key; None where there was none. `unhashed`: the batches of silver with
-    changes that have no hash of the key, and how many."""
+    """The changes of the key; None if there were none. `unhashed`: the batches of silver that have
+    changes without a hash of the key, with the number of these."""
     where, most = batch.projection.may_change_key, batch.history_changes
     if batch.watermarks.last_removal is None and not batch.total("key_changes"):
         return None
@@ -88,7 +90,7 @@ def _key_changes(
 
 
 def _collected(frames: Frames, pairs: str) -> Pairs | None:
-    """The pairs; None where they are too many for the driver, or too large."""
+    """The pairs; None if they are too many or too large for the driver."""
     few = key_changes.few_pairs(pairs, most=bounds.KEY_CHANGES, bytes_most=bounds.KEY_BYTES)
     found = list(rows(frames.sql(few)))
     if len(found) > bounds.KEY_CHANGES or any(before is None for before, _ in found):
@@ -97,8 +99,8 @@ def _collected(frames: Frames, pairs: str) -> Pairs | None:
 
 
 def _reached(frames: Frames, pairs: str, keys: Collection[Key]) -> Pairs | None:
-    """Of the changes of the key, those that chains of them connect to `keys`; None as `_collected`
-    has it."""
+    """Those pairs that a chain of pairs connects to `keys`; None if they are too many or too
+    large."""
     found: set[tuple[Key, Key]] = set()
     known, ends = {*keys}, {*keys}
     while ends:
@@ -113,12 +115,12 @@ def _reached(frames: Frames, pairs: str, keys: Collection[Key]) -> Pairs | None:
 
 
 def _components(frames: Frames, pairs: str) -> str:
-    """A relation of all keys of the pairs with the `component` of each, made by the workers."""
+    """A relation of all keys of the pairs, each with its `component`, made by the workers."""
     edges = key_changes.edges(pairs)
     before = None
     with ExitStack() as held:
         while True:
-            # What it is made of goes once it is made.
+            # The relation that it was made of is dropped once it is there.
             with held.pop_all():
                 table = held.enter_context(set_down(frames.warehouse, frames.sql(edges)))
             checksum = frames.sql(key_changes.checksum(table)).first()

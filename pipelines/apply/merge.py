@@ -1,5 +1,5 @@
-"""The statement that writes a batch, as far as it is the same whichever way the target keeps rows:
-a MERGE, or an INSERT where the target was made for it."""
+"""The statement that writes a batch, as far as it is the same in all modes: a MERGE, or an INSERT
+if the target was made for the batch."""
 
 from __future__ import annotations
 

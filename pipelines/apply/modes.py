@@ -38,17 +38,17 @@ class TargetMode(Protocol):
     """The verbs of a mode."""
 
     def fast_suffices(self, batch: TableBatch) -> bool:
-        """Whether one query of SQL is the fold of the batch."""
+        """Whether one SQL query can fold the batch."""
 
     def fast(self, frames: Frames, batch: TableBatch) -> Applied:
-        """Apply the batch by SQL alone; raises Surprise where it must not be."""
+        """Apply the batch by SQL alone; raises Surprise if that would be wrong."""
 
     def exact(self, frames: Frames, batch: TableBatch) -> Applied:
-        """Apply the batch whatever it holds."""
+        """Apply any batch, whatever it holds."""
 
     def fast_history(self, frames: Frames, batch: TableBatch) -> str | None:
-        """SQL of the rows that a whole history makes, folded in SQL for most keys; None where too
-        few could be. What runs it raises SURPRISE where it must not be."""
+        """SQL of the rows that a whole history makes, folded in SQL for most keys; None if that
+        holds for too few. Running it raises SURPRISE if the result would be wrong."""
 
     def exact_history(self, frames: Frames, batch: TableBatch) -> str:
         """SQL of these rows whatever the history holds."""
@@ -58,11 +58,11 @@ class KeyedMode(TargetMode, Protocol):
     """A mode whose rows have keys."""
 
     def history_run(self, batch: TableBatch) -> Run:
-        """What folds the history of keys event by event."""
+        """The function that folds the history of keys event by event."""
 
     def merge_folded(self, frames: Frames, batch: TableBatch, refolded: Refolded) -> Counter[str]:
-        """Bring the rows of keys to what that made of their history; gives how many rows were
-        inserted, updated and deleted. Rows of other keys stay, and those that another source table
+        """Write the rows that the history of some keys led to; gives how many rows were inserted,
+        updated and deleted. Rows of other keys stay, and so do those that another source table
         holds."""
 
 

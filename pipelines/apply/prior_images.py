@@ -32,9 +32,9 @@ from pipelines.platform.rows import rows
 
 _KEYS_MOST = 1_000
 _HASHED_TYPES = {"string", *INTEGERS}
-"""With decimals, the types of which all texts of one value have one hash."""
+"""With decimals, the types for which all texts of one value have one hash."""
 FIRST_SPAN = 4
-"""How many batches are looked through first."""
+"""How many batches are searched first."""
 
 
 class PriorImages(NamedTuple):
@@ -57,15 +57,15 @@ class PriorImages(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Batches, and the highest position that a change in an earlier batch can have; None: no limit
-    is known."""
+    """Some batches, and the highest position that a change in an earlier batch can have; None: no
+    limit is known."""
 
     batches: range
     top: Pos | None
 
 
 def hashes(batch: TableBatch, keys: Collection[Key]) -> dict[Key, int] | None:
-    """Silver's hash of each key; None where silver is not to be read by it."""
+    """Silver's hash of each key; None if silver cannot be searched by it."""
     projection = batch.projection
     types = [projection.columns[name] for name in projection.keys]
     plain = all(type_ in _HASHED_TYPES or type_.startswith("decimal") for type_ in types)
@@ -130,7 +130,8 @@ def find_prior_images(
                 searched.add(key)
                 pending.remove(key)
             elif key in doubts:
-                # Named above its position, it is late, and its base is still to be found.
+                # A change names it above its position, so it is late, and its base is still to be
+                # found.
                 late = bool(named) and may_follow(named, doubts[key], by_arrival=by_arrival)
                 if (
                     below is None
@@ -148,7 +149,8 @@ def find_prior_images(
 
 
 def spans(high_positions: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
-    """The batches up to `last` in spans, the newest first, each as long as all before it together.
+    """The batches up to `last` in spans, the newest first. Each span is as long as all spans before
+    it together.
 
     `high_positions`: as `Watermarks.batch_high_positions`, which knows nothing yet of the batches
     above `above`.
@@ -165,7 +167,7 @@ def spans(high_positions: Sequence[tuple[int, Pos]], above: int, last: int) -> I
 
 @dataclass
 class _Seen:
-    """What was read so far, by the hashes of keys; see PriorImages. `batches`: of each batch its
+    """What was read so far, by hash of a key; see PriorImages. `batches`: for each batch its
     highest position, its number and how many changes it has."""
 
     bases: dict[int, Pos] = field(default_factory=dict)
@@ -196,11 +198,11 @@ def _look(
 
 
 def based(batch: TableBatch) -> bool:
-    """Whether a row of the target is made by a whole image and the changes above it alone, so that
+    """Whether a row of the target depends only on a whole image and the changes above it, so that
     its fold may start there.
 
-    It may not where a partial image further down could turn out to have no base: that is an entry
-    in the rejects, which only a fold of everything makes.
+    It must not start there if a partial image further down could turn out to have no base: that is
+    an entry among the rejects, which only a fold of everything makes.
     """
     partials = batch.watermarks.partials or batch.partial
     if batch.watermarks.last_baseless is not None or (batch.all_truncates and partials):

@@ -22,7 +22,8 @@ from pipelines.targets.rejects import (
 
 
 def missing_order_key(batch: TableBatch, narrowed: str) -> str:
-    """SQL of the reasons of the source table's changes, narrowed, that no value orders."""
+    """SQL of reasons: the changes of the source table, narrowed, that have no value to order them
+    by."""
     where = f"{narrowed} AND ({sequence_position(batch.projection)}) IS NULL AND NOT {LEAVES_KEY}"
     if not batch.projection.truncates:
         where += f" AND {ROW_CHANGES}"
@@ -53,19 +54,21 @@ def _as_today(batch: TableBatch, where: str) -> str:
 
 
 def misfit_rejects(frames: Frames, batch: TableBatch, events: str) -> int:
-    """Set aside the events whose key is null or whose values do not fit; how many there are."""
+    """Set aside the events whose key is NULL or whose values do not fit; gives how many there
+    are."""
     return _append(frames, batch, reasons.unfit(batch.projection, events))
 
 
 def conflict_rejects(frames: Frames, batch: TableBatch, events: str, *, stored: str) -> int:
-    """Set aside events whose key another source table's row holds (27); how many there are."""
+    """Set aside the events whose key another source table's row holds (27); gives how many there
+    are."""
     return _append(frames, batch, reasons.of_others(events, stored))
 
 
 def resolve_free(frames: Frames, batch: TableBatch, events: str, *, stored: str) -> None:
-    """Take back what such conflicts set aside of the batch's events, where no other source table's
-    row (`stored`) holds the key any more: a run that was cut off had not handed it over yet, and
-    now it is applied with the batch."""
+    """Resolve such conflicts among the batch's events, if no other source table's row (`stored`)
+    holds the key any more: a run that was cut off had not handed the key over yet, and now it is
+    applied with the batch."""
     claims = claimed(frames.warehouse, batch.projection.source, batch.target)
     if claims is None:
         return
@@ -78,22 +81,23 @@ def resolve_free(frames: Frames, batch: TableBatch, events: str, *, stored: str)
 def without_set_aside(
     frames: Frames, batch: TableBatch, events: str, *, freed: str | None = None
 ) -> str:
-    """SQL of the events (`ingest.sql.projection.that_fit`) without those that are set aside though
-    they fit: what gold has not applied no fold applies (34). What waits of the keys `freed` (SQL)
-    stays."""
+    """SQL of the events (`ingest.sql.projection.that_fit`) without those that are set aside
+    although they fit: a fold applies nothing that gold has not applied (34). Those that wait for
+    the keys `freed` (SQL) stay."""
     source, target = batch.projection.source, batch.target
     aside = left_aside(frames.warehouse, source, target, shared=batch.shared)
     return events if aside is None else waiting.without_set_aside(events, aside, freed=freed)
 
 
 def baseless_rejects(frames: Frames, batch: TableBatch, baseless: str) -> int:
-    """Set aside partial images without a base, a relation of results of `ingest.fold.arrow`; they
-    resolve themselves when it comes."""
+    """Set aside the partial images without a base, a relation of results of `ingest.fold.arrow`.
+    They are resolved by themselves when the base comes."""
     return _append(frames, batch, reasons.baseless(baseless))
 
 
 def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
-    """Set aside changes that history, trimmed above them, can no longer place; how many."""
+    """Set aside the changes that cannot be placed any more because the history above them was
+    trimmed; gives how many."""
     beyond = batch.beyond()
     if beyond is None:
         return 0
@@ -102,7 +106,7 @@ def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
 
 
 def order_key_rejects(frames: Frames, batch: TableBatch) -> int:
-    """Set aside changes without a value in the columns that order the rows; how many there are."""
+    """Set aside the changes without a value in the columns that order the rows; gives how many."""
     return _append(frames, batch, missing_order_key(batch, batch.span))
 
 
@@ -129,10 +133,10 @@ def resolve_rejects(
     where: str,
     still: str | None = None,
 ) -> None:
-    """Mark as resolved the rejects with `code` of changes of the relation `keys`, or of all that
-    fit, but for those in `still`, a relation of results of `ingest.fold.arrow`.
+    """Mark as resolved the rejects with `code` of changes of the relation `keys`, or of all changes
+    that fit; those in `still`, a relation of results of `ingest.fold.arrow`, stay open.
 
-    `where` narrows silver to changes that can have been rejected so.
+    `where` narrows silver to the changes that can have been rejected with this code.
     """
     warehouse = frames.warehouse
     changes = events(batch.projection, batch.history(where))
@@ -151,6 +155,6 @@ def resolve_rejects(
 
 
 def _append(frames: Frames, batch: TableBatch, set_aside: str) -> int:
-    """Set aside changes, SQL of them with their reasons; how many are new."""
+    """Set aside changes, given as SQL with their reasons; gives how many are new."""
     rejects = as_rejects(set_aside, source=batch.projection.source, target=batch.target)
     return append(frames.warehouse, frames.sql(rejects))

@@ -1,7 +1,8 @@
-"""Versions of rows (SCD 2): ended and begun by one MERGE (`ingest.sql.fold.scd2`).
+"""Versions of rows (SCD 2): one MERGE ends and begins them (`ingest.sql.fold.scd2`).
 
-Fast, the batch's own changes are the steps, in SQL, and go on from the open versions. Exactly, late
-keys get their versions anew from all of silver, the others their next ones from the batch.
+The fast way takes the batch's own changes as the steps, in SQL, and continues from the open
+versions. The exact way makes all versions of late keys anew from silver, and the next versions of
+the other keys from the batch.
 """
 
 from __future__ import annotations
@@ -108,15 +109,15 @@ def history_run(batch: TableBatch) -> Run:
 
 
 def _of_history(batch: TableBatch, states: str) -> str:
-    """SQL of the versions that all history leads to; `states`: a relation of every state that each
-    key had."""
+    """SQL of the versions that a whole history leads to; `states`: a relation of every state that
+    each key had."""
     return _rows(batch, states, exact=True)
 
 
 def _run(batch: TableBatch) -> Run:
     watermarks, truncates = batch.watermarks, batch.truncates
-    # A killed run may have applied the batch already. By that any change from before the batch may
-    # have become one that changes nothing, and no count tells which.
+    # A killed run may have applied the batch already. Then any change from before the batch may by
+    # now be one that changes nothing, and no count tells which.
     applied = watermarks.applied if batch.maybe_written else None
     last_noop = highest([watermarks.last_noop, applied])
     return judge_versions(
@@ -133,7 +134,7 @@ def _run(batch: TableBatch) -> Run:
 
 
 def _overtaking(batch: TableBatch) -> str:
-    """Any earlier change may have been one that changed nothing, or removed the row."""
+    """True for every earlier change: any of them may have changed nothing, or removed the row."""
     lowest = batch.lowest
     if lowest is None or lowest[PHASE] != STREAMED or batch.projection.sequence:
         return ROW_CHANGES
@@ -142,10 +143,10 @@ def _overtaking(batch: TableBatch) -> str:
 
 
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
-    """SQL of the keys with versions below a truncate that comes late, and changes above it.
+    """SQL of the keys that have versions below a late truncate and changes above it.
 
-    Where another truncate lies above it, that one is such a change of every key. What a killed run
-    of this very batch has ended counts as applied.
+    If another truncate lies above it, that one is such a change of every key. Versions of this very
+    batch that a killed run ended count as applied.
     """
     applied, again = batch.watermarks.applied, batch.maybe_written
     late = batch.first_truncates
@@ -164,7 +165,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
 
 def _versions(batch: TableBatch, refolded: Refolded) -> list[str]:
-    """SQL of the versions of keys that were folded again, and of those that they have no more."""
+    """SQL of the versions of keys that were folded again, and of those that they no longer have."""
     rows = _of_history(batch, refolded.of_kind("state"))
     keys = typed_keys(batch.projection, refolded.results)
     gone = scd2.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
@@ -172,7 +173,7 @@ def _versions(batch: TableBatch, refolded: Refolded) -> list[str]:
 
 
 def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
-    """SQL of the rows that states lead to; `exact`: nothing stored is their base."""
+    """SQL of the rows that states lead to. `exact`: they are not based on anything stored."""
     projection = batch.projection
     steps = batch.typed_states(states, exact=exact)
     if exact:
@@ -216,12 +217,13 @@ def _watermarks(
         batch, unwritten=unwritten, partial=partial, last_baseless=last_baseless
     )
     if counts["keys_refolded"]:
-        # A late change may be what one above it, which began a version, now repeats.
+        # A change above a late one may have begun a version, and now only repeat what the late one
+        # says.
         after = replace(after, last_noop=after.applied)
     if batch.version is None or batch.fresh or counts["keys_refolded"]:
-        # Versions that are put as they were are copied, which no count shows; and an INSERT is a
-        # commit of its own, be it of no row.
+        # Versions that stay as they were are written as copies, which no count shows; and an INSERT
+        # is a commit of its own, even without any row.
         return replace(after, version=frames.warehouse.last_commit("gold", batch.target).version)
-    # A commit that is not foreseen here has the next batch applied exactly, and nothing worse.
+    # The worst that an unforeseen commit does is to have the next batch applied exactly.
     wrote = bool(counts["inserted"] or counts["updated"] or counts["deleted"])
     return replace(after, version=batch.version + wrote)

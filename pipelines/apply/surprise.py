@@ -10,13 +10,13 @@ from pipelines.platform.failures import mentions
 
 
 class Surprise(Exception):
-    """A value that does not fit, a tie, a null key: the batch has to be applied exactly, and
-    nothing of it was written."""
+    """A value that does not fit, a tie, or a NULL key: the batch has to be applied exactly. Nothing
+    of it was written."""
 
 
 @contextmanager
 def surprises() -> Iterator[None]:
-    """Raise Surprise for the error that `ingest.sql.fold.typed_changes` raises in Spark then."""
+    """Raise Surprise in place of the error that `ingest.sql.fold.typed_changes` raises in Spark."""
     try:
         yield
     except Exception as error:

@@ -1,8 +1,8 @@
-"""Every key of a batch judged: whether it is on time, late or in doubt (`ingest.fold.lateness`).
+"""Every key of a batch judged: on time, late or in doubt (`ingest.fold.lateness`).
 
-A small batch (`TableBatch.small`) is judged here, in the driver; a larger one in Spark's workers,
-by the same function: of that only keys and positions come here, never images, and these only where
-they are few.
+A small batch (`TableBatch.small`) is judged in the driver. A larger one is judged in Spark's
+workers, by the same function; then only keys and positions come to the driver, never images, and
+only if they are few.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _OTHERS = ("passed", "stale", "unfit")
 class Judged(NamedTuple):
     """A batch whose keys are judged.
 
-    `verdicts`: results of `ingest.fold.arrow`. Those of a small batch are all here. Of a larger one
-    the relation `large` has all; the states of keys on time are there alone, and so are late and
-    doubtful keys where these are `too_many` for the driver. `counts`: what was set aside, and what
-    is stale.
-    `unfit`: some value does not fit its column, whether or not it was set aside before.
+    `verdicts`: results of `ingest.fold.arrow`. Those of a small batch are all here. For a larger
+    one the relation `large` has all of them; the states of keys on time are only there, and so are
+    the late and doubtful keys if these are `too_many` for the driver. `counts`: how many events
+    were set aside, and how many are stale. `unfit`: some value does not fit its column, whether or
+    not it was set aside before.
     """
 
     verdicts: pa.Table
@@ -60,8 +60,8 @@ def judge(
 ) -> Judged:
     """Judge every key of the batch by `run`, and set aside what cannot be placed or does not fit.
 
-    `stored` gives, for SQL of the batch's events, SQL of what is stored of their keys; `columns`
-    are those of it that `run` is to see.
+    `stored` takes SQL of the batch's events and gives SQL of what is stored of their keys;
+    `columns` are those of it that `run` gets to see.
     """
     counts = Counter(rejected=horizon_rejects(frames, batch))
     all_events = events(batch.projection, batch.changes())
@@ -87,11 +87,9 @@ def judge(
 
 
 def _verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
-    """What a relation of results says of its keys, without their images: one row for each late or
-    doubtful key, and one row a kind for all others.
-
-    Gives with it whether late and doubtful keys are too many for the driver; their rows are left
-    out then."""
+    """The results of a relation without their images: one row for each late or doubtful key, and
+    one row a kind for all others. Also whether the late and doubtful keys are too many for the
+    driver; then their rows are left out."""
     found = frames.sql(
         named_verdicts(
             judged,
@@ -111,7 +109,7 @@ def _verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
 
 
 def by_component(events: DataFrame) -> DataFrame:
-    """The events spread over Spark's workers, those that fold together side by side."""
+    """The events spread over Spark's workers, with those side by side that fold together."""
     return events.repartition("component").sortWithinPartitions("component")
 
 

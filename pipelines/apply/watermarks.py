@@ -1,4 +1,4 @@
-"""What gold remembers of a source table once changes of it are applied, in whichever way."""
+"""What gold remembers of a source table once changes of it are applied, in every mode."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pipelines.targets.progress import Watermarks
 
 
 def applied_watermarks(batch: TableBatch) -> Watermarks:
-    """What the batch comes to however the target keeps rows: how far the source table is applied,
-    and what its changes were like."""
+    """The watermarks after a batch, as far as they do not depend on the mode: how far the source
+    table is applied, and what its changes were like."""
     return replace(
         batch.watermarks,
         applied=highest([batch.watermarks.applied, batch.highest]),
@@ -24,17 +24,18 @@ def applied_watermarks(batch: TableBatch) -> Watermarks:
 def watermarks_after(
     batch: TableBatch, *, unwritten: bool, partial: bool, last_baseless: Pos | None = None
 ) -> Watermarks:
-    """What gold remembers of the source table after a batch of rows with keys.
+    """The watermarks after a batch of rows with keys.
 
-    `unwritten`: some change may not have been written because it changed nothing; `partial`: some
-    image left columns as they were; `last_baseless`: the highest position of a partial image
-    without base.
+    `unwritten`: some change may not have been written because it changed nothing. `partial`: some
+    image left columns as they were. `last_baseless`: the highest position of a partial image
+    without a base.
     """
     before, after = batch.watermarks, applied_watermarks(batch)
     named = any(stats.keyless or stats.key_columns for stats in batch.stats)
     truncates = {**batch.earlier_truncates, **batch.new_truncates}
     if batch.keeps.latest and not batch.soft:
-        # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
+        # Rows that a truncate removed leave nothing; in other targets each truncate tells when some
+        # rows ended.
         last = outermost(truncates, by_arrival=batch.projection.by_arrival)
         truncates = {pos: truncates[pos] for pos in last}
     return replace(
@@ -50,9 +51,9 @@ def watermarks_after(
 
 
 def watermarks_of_history(batch: TableBatch) -> Watermarks:
-    """The watermarks of a source table whose changes have other positions than before, of the batch
-    that is all its history. What cannot be told is taken for the case in which most counts as
-    late."""
+    """The watermarks of a source table whose changes have other positions than before, from the
+    batch that is its whole history. What cannot be told is assumed to be the case in which most
+    counts as late."""
     after = applied_watermarks(batch)
     partials = bool(batch.total("partials"))
     return replace(
@@ -69,11 +70,11 @@ def watermarks_of_history(batch: TableBatch) -> Watermarks:
 def watermarks_of_both(
     known: Watermarks, batch: TableBatch, *, last_baseless: Pos | None
 ) -> Watermarks | None:
-    """Watermarks that hold for the rows that `known` are of, as for those that the batch, which is
-    all history, makes; None where the positions of the two cannot be compared.
+    """Watermarks that hold both for the rows that `known` is about and for those that the batch, a
+    whole history, makes; None if the positions of the two cannot be compared.
 
-    Under another key other changes move a row, under other columns other ones change nothing, and
-    other partial images lack a base (`last_baseless`).
+    Under another key other changes move a row, and under other columns other changes change nothing
+    and other partial images lack a base (`last_baseless`).
     """
     top = batch.highest
     if known.applied is not None and top is not None and len(known.applied) != len(top):
@@ -86,6 +87,6 @@ def watermarks_of_both(
 
 
 def key_overridden(batch: TableBatch) -> bool:
-    """Whether silver's own keys of the source table, of which the batch is all history, are not the
-    target's."""
+    """Whether the target's key is not the one that silver has for the source table; the batch is
+    its whole history."""
     return bool(batch.projection.keys) and not batch.projection.native

@@ -1,12 +1,12 @@
 """Every change of history is in a target's fold or among its rejects.
 
-A fold of all history leaves out what has no place in the target: a null key, a value that does not
-fit its column, a partial image without base, a change without a value to order it by, a row whose
+A fold of all history leaves out what has no place in the target: a NULL key, a value that does not
+fit its column, a partial image without a base, a change without a value to order it by, a row whose
 key another source table's row holds. A batch sets such changes aside as it meets them. A target
-that is made anew meets them all at once, and under other columns other ones: `enter_left_out`
-enters what is left out, before the rows are replaced, and `resolve_rejects` resolves, afterwards,
-what is not left out any more. What a later truncate voids is entered by no fold, since no row lacks
-it.
+that is made anew meets them all at once, and under other columns they may be others. So
+`enter_left_out` enters what is left out before the rows are replaced, and `resolve_rejects`
+resolves afterwards what is no longer left out. No fold enters what a later truncate voids, since no
+row lacks it.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
 
 _TRIMMED = Code.LATE_BEYOND_HORIZON.value
-"""Of these rejects a fold of what is left of history says nothing."""
+"""A fold of what is left of history says nothing about rejects with this code."""
 _CLAIM = Code.SHARD_KEY_CONFLICT.value
-"""Nor of these, where it leaves them out (`Reconstruction.leaves_out_claims`)."""
+"""Nor about these, if it leaves them out (`Reconstruction.leaves_out_claims`)."""
 
 
 class Entered(NamedTuple):
-    """How many changes are among the rejects, and by label of their source table the highest place
-    of a partial image without a base."""
+    """How many changes are among the rejects, and by label of their source table the highest
+    position of a partial image without a base."""
 
     changes: int
     last_baseless: dict[str, Pos]
 
 
 class LeftOut(NamedTuple):
-    """Changes that a fold of history leaves out, and how many of them no reject tells of."""
+    """How many changes a fold of history leaves out, and how many of them no reject tells of."""
 
     changes: int = 0
     unrecorded: int = 0
 
 
 def enter_left_out(reconstruction: Reconstruction, at: datetime) -> Entered:
-    """Enter as rejects what the fold leaves out, or note `at` that it is still.
+    """Enter as rejects what the fold leaves out; for what is entered already, note `at` that it is
+    still left out.
 
     One MERGE: no change comes to the driver, however many there are.
     """
@@ -76,7 +77,7 @@ def enter_left_out(reconstruction: Reconstruction, at: datetime) -> Entered:
     ]
     source, target = reconstruction.source, reconstruction.target
     found = frames.view(frames.sql(texts.as_rows(parts, source=source, target=target)))
-    # All of history is folded for it.
+    # This folds all of history.
     with alone(), having(warehouse.session, SOURCE_SET_DOWN):
         statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=True)
         warehouse.execute(statement)
@@ -88,9 +89,9 @@ def enter_left_out(reconstruction: Reconstruction, at: datetime) -> Entered:
 
 
 def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
-    """Once the rows are replaced: enter the rows that lost their key to another source table's, and
-    resolve what was not noted at `at`, when it was last told what is left out. How many rows
-    lost."""
+    """Finish once the rows are replaced: enter the rows that lost their key to another source
+    table's row, and resolve the rejects that were not noted at `at`, when it was last found out
+    what is left out. Gives how many rows lost their key."""
     warehouse = reconstruction.warehouse
     if not warehouse.exists("gold", "_rejects"):
         return 0
@@ -109,7 +110,7 @@ def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
 
 
 def left_out(reconstruction: Reconstruction) -> LeftOut:
-    """What the fold leaves out, counted."""
+    """How much the fold leaves out."""
     warehouse = reconstruction.warehouse
     create_rejects(warehouse)
     frames = reconstruction.frames
@@ -127,8 +128,8 @@ def _moment(at: datetime) -> str:
 
 
 def _baseless(frames: Frames, batch: TableBatch) -> str | None:
-    """SQL of the partial images of a source table for which its fold finds no base, as results of
-    `ingest.fold.arrow`; None where it has no partial image."""
+    """SQL of those partial images of a source table for which its fold finds no base, as results of
+    `ingest.fold.arrow`; None if it has no partial image."""
     if not batch.keeps.keyed or not batch.total("partials"):
         return None
     changes = events(batch.projection, batch.history(ROW_CHANGES))
@@ -139,7 +140,7 @@ def _baseless(frames: Frames, batch: TableBatch) -> str | None:
 
 
 def _parts(batch: TableBatch, *, baseless: str | None) -> list[str]:
-    """SQL of what one source table's fold leaves out, by reason; `baseless`: a relation of its
+    """SQL of what the fold of one source table leaves out, by reason; `baseless`: a relation of its
     partial images without a base."""
     images = ROW_CHANGES if batch.keeps.keyed else append.IMAGES
     voided = "false"
@@ -158,15 +159,16 @@ def _parts(batch: TableBatch, *, baseless: str | None) -> list[str]:
 
 
 def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
-    """Enter the rows of the fold whose key another source table's row holds now; how many.
+    """Enter the rows of the fold whose key another source table's row holds now; gives how many.
 
-    The newest change of each stands for it: when the other row goes, its key is folded again.
-    Changes that wait already are none of the fold's, and go on waiting.
+    The newest change stands for each row: when the other row goes, its key is folded again. Changes
+    that wait already are not part of the fold, and go on waiting.
     """
     warehouse = reconstruction.warehouse
     parts = [_lost(batch) for batch in reconstruction.batches]
     lost = texts.as_rows(parts, source=reconstruction.source, target=reconstruction.target)
-    # By a name of its own: a MERGE does not read tables that its source has in a condition.
+    # Under a name of its own: a MERGE does not read tables that its source only names in a
+    # condition.
     found = reconstruction.frames.view(warehouse.session.sql(lost))
     with alone():
         statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=False)
@@ -174,8 +176,8 @@ def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
 
 
 def _lost(batch: TableBatch) -> str:
-    """SQL of the newest changes of the source table's keys that another's row holds, where it would
-    have a row itself."""
+    """SQL of the newest change of each key of the source table that another table's row holds,
+    although this change would leave a row."""
     changes = events(batch.projection, batch.history(ROW_CHANGES))
     voided = f"coalesce({batch.below_truncates('pos')}, false)" if batch.all_truncates else "false"
     return texts.lost(changes, batch.held_by_others, voided=voided)

@@ -1,15 +1,16 @@
-"""An approved schema change seen through: its target's table, then its rows.
+"""An approved schema change seen through: first its target's table, then its rows.
 
 An approval is written first, then carried out, then written as `applied`. Every step looks at the
-table as it is, so that a crash anywhere leaves an entry `approved`, which the next run of gold or
-the next decision finishes. All of it happens under gold's lease: who comes second finds the entry
+table as it is, so a crash anywhere leaves an entry `approved`, which the next run of gold or the
+next decision finishes. All of it happens under gold's lease: whoever comes second finds the entry
 decided.
 
-1. Waiting changes that this one overtakes are superseded; where it fails they wait again.
-2. The table (`pipelines.ledger.alter.carry_out`), unless a new key does not tell the rows of before
-   apart. The next run that applies changes to it notices the new columns
+1. Waiting changes that this one overtakes are superseded; if it fails, they wait again.
+2. The table is changed (`pipelines.ledger.alter.carry_out`), unless a new key does not tell the
+   earlier rows apart. The next run that applies changes to it notices the new columns
    (`Progress.columns`).
-3. The rows, folded again where `carry_out` says so; by another key or type of it, the whole table.
+3. The rows are folded again if `carry_out` says so; the whole table, if its key or a type is
+   another one.
 4. Events that did not fit are tried again.
 """
 
@@ -33,7 +34,7 @@ from pipelines.platform.failures import described
 
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
-    """See an approved entry through, and write what came of it; gives it as it then is."""
+    """See an approved entry through, and write what came of it; gives the entry as it then is."""
     return ledger.save_entry(complete(ledger, entry))
 
 
@@ -52,7 +53,7 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
             needed = carry_out(ledger, entry, route)
             _backfill(ledger, entry, route, needed=needed)
     except Exception as error:
-        # Also those that were superseded by who was killed then.
+        # Those count too that a killed process had superseded.
         for other in waiting_again(entry, ledger.of(entry.table)):
             ledger.save_entry(waiting.get(other.id, other))
         return replace(entry, status="failed", why=described(error)[:2000])
@@ -60,7 +61,7 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
 
 
 def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> None:
-    """Bring the target's rows to where its table is."""
+    """Make the target's rows what its table asks for."""
     if not entry.recreates and only(ChangeKey, entry.effects):
         rekey(ledger, route)
     elif needed:
@@ -73,7 +74,7 @@ def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> No
 
 
 def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:
-    """Raise TableError where a table's new name has a target of its own."""
+    """Raise TableError if the new name of a table has a target of its own."""
     for table, first in renames([entry]).items():
         new_route = ledger.route(table)
         if new_route is not None and new_route.target != route.target:

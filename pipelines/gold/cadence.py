@@ -1,9 +1,10 @@
-"""When the turn of a target comes that waits between merges (`merge_every` of a tables file).
+"""Targets that wait between merges (`merge_every` of a tables file), and when the turn of each
+comes.
 
 Every MERGE costs Spark's driver and Delta's log the same, however few rows it changes. So a target
-may be left alone for a time, or until so many changes wait: they stay in silver, counted by its
-progress as any that a target has not applied. A target that was never merged, or is parked, does
-not wait; nor does any where a person asks for its rows.
+may be left alone for a time, or until a number of changes wait. The changes stay in silver and are
+counted, by the target's progress, like any that it has not applied. A target that was never merged
+or is parked does not wait; nor does any target when a person asks for its rows.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ def now() -> int:
 
 
 def rests(route: Route, progress: Progress, *, events: int | None, at: int) -> bool:
-    """Whether a target is left alone at a time (µs), with so many changes that wait for it.
+    """Whether a target is left alone at a time (µs), while this many changes wait for it.
 
-    `events` None: they were not counted; so it rests only if their number is no reason to merge.
+    `events` None: they were not counted, so the target rests only if their number is no reason to
+    merge it.
     """
     cadence = route.merge_every
     if cadence is None or progress.status == "parked" or progress.merged_at is None:
@@ -40,13 +42,13 @@ def rests(route: Route, progress: Progress, *, events: int | None, at: int) -> b
     if cadence.events is not None and (events is None or events >= cadence.events):
         return False
     due = cadence.due_at(progress.merged_at)
-    # A clock that was set back is no reason to wait for it.
+    # If the clock was set back, the target does not wait for it.
     return due is None or progress.merged_at <= at < due
 
 
 def awake(ledger: Ledger, backlog: Backlog, *, at: int) -> Backlog:
-    """The source tables that lag, without those of targets that rest however much waits: what
-    waits for them need not be looked up."""
+    """The source tables that lag, without those whose target rests however much waits: what waits
+    for these need not be looked up."""
     return {
         table: above
         for table, above in backlog.items()
@@ -56,8 +58,8 @@ def awake(ledger: Ledger, backlog: Backlog, *, at: int) -> Backlog:
 
 
 def next_due(warehouse: Warehouse, sources: Collection[str]) -> int | None:
-    """When the turn comes (µs) of the first target of these sources for which changes wait; None
-    where time alone brings it for none."""
+    """When (µs) the turn comes of the first target of these sources for which changes wait; None if
+    time alone brings none forward."""
     return min((due for source in sources for due in _dues(warehouse, source)), default=None)
 
 
@@ -75,15 +77,15 @@ def _dues(warehouse: Warehouse, source: str) -> Iterator[int]:
 
 
 class Turn(NamedTuple):
-    """How often a target is merged, and when time alone is the next reason to (µs; None: it is
-    none)."""
+    """How often a target is merged, and when (µs) time alone is the next reason to; None: it is
+    none."""
 
     cadence: Cadence
     due: int | None
 
 
 def turns(warehouse: Warehouse) -> dict[str, Turn]:
-    """By target, of those that wait between merges."""
+    """The turns of the targets that wait between merges."""
     found: dict[str, Turn] = {}
     sources = [name for name in warehouse.config.sources if _any_cadence(warehouse, name)]
     if not sources:

@@ -1,4 +1,5 @@
-"""The columns that a target is keyed by: as it was made, as declared, as messages name them."""
+"""The columns that a target is keyed by: those it was made with, those declared, those that
+messages name."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from pipelines.targets.table import keys_of
 
 
 def shard_of(route: Route) -> tuple[str, ...]:
-    """The shard_column, where there is one: the last column of the key."""
+    """The shard column, if there is one: the last column of the key."""
     return (route.shard_column,) if route.shard_column else ()
 
 
 def _one_key(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The one key among those found; () = there is none.
+    """The only key among those found; () = there is none.
 
-    Raises TableError where there are several.
+    Raises TableError if there are several.
     """
     if len(keys) > 1:
         listed = " and ".join(f"({', '.join(names)})" for names in keys)
@@ -41,11 +42,12 @@ def key_of(
     hinted_keys: tuple[str, ...] = (),
     renames_to_come: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """The key columns of a target: those it was made with; of a new one what the YAML says, else
-    what the messages of rows name, else those of schemas (`hinted_keys`); () = unknown.
+    """The key columns of a target: those it was made with; for a new one those in the YAML, else
+    those that messages of rows name, else those that schema messages name (`hinted_keys`); () =
+    unknown.
 
-    Raises TableError where messages of a new target name different ones, and not only because some
-    are of before a renaming that is still to come (`ComingStatements.renames_to_come`).
+    Raises TableError if messages of a new target name different ones, and not only because some are
+    from before a renaming that is still to come (`ComingStatements.renames_to_come`).
     """
     stored = keys_of(warehouse, route.target)
     if stored:
@@ -60,9 +62,9 @@ def key_of(
 def _once(
     keys: Iterable[tuple[str, ...]], renames_to_come: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
-    """Keys under the names from before renamings that are still to come, each once."""
+    """The keys, each once, under the names from before renamings that are still to come."""
     found: dict[tuple[str, ...], tuple[str, ...]] = {}
-    # As they are spelled where they need no renaming.
+    # Spelled as in a key that needs no renaming.
     for names in sorted(keys, key=lambda names: not lowered(names).isdisjoint(renames_to_come)):
         before = before_renames(names, renames_to_come)
         found.setdefault(tuple(name.lower() for name in before), before)
@@ -70,7 +72,7 @@ def _once(
 
 
 def before_renames(names: Iterable[str], renames_to_come: Mapping[str, str]) -> tuple[str, ...]:
-    """What columns were called before renamings that are still to come."""
+    """The names of columns from before renamings that are still to come."""
 
     def before(name: str) -> str:
         for _ in renames_to_come:
@@ -81,8 +83,8 @@ def before_renames(names: Iterable[str], renames_to_come: Mapping[str, str]) -> 
 
 
 def keys_in_yaml(config: Config, route: Route, table: SourceTable) -> tuple[str, ...]:
-    """The key columns that the tables file names for the target, else the source's for the source
-    table, as they are called there; () = neither does."""
+    """The key columns that the tables file names for the target, else those that the source's file
+    names for the source table; () = neither does."""
     declared = route.keys or declared_for(config.sources[route.source].keys, table.path)
     return gold_names(declared or ())
 
@@ -90,8 +92,8 @@ def keys_in_yaml(config: Config, route: Route, table: SourceTable) -> tuple[str,
 def named_keys(
     config: Config, route: Route, stats: Sequence[BatchStats], *, lineage: Lineage
 ) -> list[tuple[str, ...]]:
-    """The key columns that the YAML names, else the keys that the messages name, by what they are
-    called now."""
+    """The key columns that the YAML names, else the keys that the messages name, under today's
+    names."""
     if declared := keys_in_yaml(config, route, stats[-1].table):
         return [renamed(declared, lineage, ())]
     sent = {names for each in stats for names in each.key_columns if names}
@@ -101,13 +103,13 @@ def named_keys(
 def declared_keys(
     config: Config, route: Route, table: SourceTable, *, lineage: Lineage
 ) -> tuple[str, ...]:
-    """The key columns that the YAML names, the shard column with them; () = it names none."""
+    """The key columns that the YAML names, with the shard column; () = it names none."""
     named = renamed(keys_in_yaml(config, route, table), lineage, ())
     return (*named, *(name for name in shard_of(route) if named))
 
 
 def check_shard_column(route: Route, columns: Iterable[str]) -> None:
-    """Raise TableError where a target was made without the shard column that it is to have."""
+    """Raise TableError if a target was made without the shard column that it is to have."""
     lacking = [name for name in shard_of(route) if name.lower() not in lowered(columns)]
     if lacking:
         raise TableError(
@@ -118,7 +120,7 @@ def check_shard_column(route: Route, columns: Iterable[str]) -> None:
 
 
 def check_excluded(route: Route, columns: Iterable[str]) -> None:
-    """Raise TableError where a target has, among its columns, what is to be kept out of it."""
+    """Raise TableError if a target has a column that is to be kept out of it."""
     kept_out = lowered(route.exclude)
     present = [name for name in columns if name.lower() in kept_out]
     if present:

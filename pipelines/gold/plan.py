@@ -1,8 +1,8 @@
-"""The one builder of batches: how the changes of a target's source tables become its rows.
+"""The only builder of batches: how the changes of a target's source tables become its rows.
 
-All batches are built here, of what source tables have new (`table_batches`) and of all their
-history (`history_batches`). What must be asked of Spark for them is asked here, for all tables of a
-target at once. Nothing is written here.
+All batches are built here, from what source tables have new (`table_batches`) and from their whole
+history (`history_batches`). What must be asked of Spark for them is asked here too, for all tables
+of a target at once. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from pipelines.targets.table import with_spellings
 
 
 class Feed(NamedTuple):
-    """What silver has of a source table for the target that `route` leads to. `names`: all that the
-    table has had; `types`: those that came with it; `lineage`: the schema changes through which
-    earlier changes are read."""
+    """What silver has of a source table for the target of `route`. `names`: all names that the
+    table has had; `types`: the column types that came with it; `lineage`: the schema changes
+    through which earlier changes are read."""
 
     route: Route
     table: SourceTable
@@ -59,8 +59,8 @@ class Feed(NamedTuple):
 
 
 class Histories(NamedTuple):
-    """All that silver has of the source tables of a target, and the key that schema messages name
-    of each."""
+    """Everything that silver has of a target's source tables, and for each the key that schema
+    messages name."""
 
     feeds: list[Feed]
     keys: Mapping[SourceTable, tuple[str, ...]]
@@ -69,7 +69,7 @@ class Histories(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class TargetTable:
     """The target that batches are for: what it was made for, and its columns. `shared`: several
-    source tables may claim one key of it."""
+    source tables may claim one of its keys."""
 
     contract: TargetContract
     columns: dict[str, str]
@@ -79,10 +79,10 @@ class TargetTable:
 class Extent(NamedTuple):
     """How much of history counts.
 
-    `last`: the batch up to which it does; None: all there is. `only`: SQL that narrows it.
-    `watermarks`: of each source table, which tell where it was trimmed. `closed_at`: a name of a
-    source table -> the batch up to which its changes count, where later ones wait for a decision.
-    `partly`: SQL of what counts of all other names, where only a part of the last batches does.
+    `last`: the last batch that counts; None: all do. `only`: SQL that narrows it. `watermarks`:
+    those of each source table, which tell where it was trimmed. `closed_at`: a name of a source
+    table whose later changes wait for a decision -> the last batch that counts of it. `partly`: SQL
+    of what counts of all other names, if only a part of the last batches does.
     """
 
     watermarks: Mapping[str, Watermarks] = MappingProxyType({})
@@ -93,11 +93,12 @@ class Extent(NamedTuple):
 
     @classmethod
     def applied(cls, progress: Progress, closed: Collection[SourceTable]) -> Extent:
-        """As much as was applied to a target; `closed`: the names of source tables whose changes
-        wait for a decision."""
+        """What was applied to a target. `closed`: the names of source tables whose changes wait for
+        a decision."""
         closed_at = last_applied(progress, closed)
         if progress.tables.keys() <= {table.path for table in closed}:
-            # Nothing brings the target forward since the last of them closed: it stands there.
+            # Nothing has brought the target forward since the last of them closed, so it is still
+            # there.
             last = max(progress.tables.values(), default=0)
             open_then = {names for names, at in progress.tables.items() if at == last}
             closed_at = {t: at for t, at in closed_at.items() if t.path not in open_then}
@@ -105,7 +106,8 @@ class Extent(NamedTuple):
         return cls(progress.watermarks, last, partly, closed_at=closed_at)
 
     def counting(self, names: Collection[SourceTable]) -> str:
-        """SQL that is true for silver's rows that count of source tables, by their names."""
+        """SQL that is true for those of silver's rows that count of some source tables, given by
+        name."""
         partly = "true" if all(name in self.closed_at for name in names) else self.partly
         terms = (self.only, partly, self.let_in(names))
         return " AND ".join(f"({term})" for term in terms if term != "true") or "true"
@@ -119,7 +121,7 @@ ALL_HISTORY = Extent()
 
 
 def last_applied(progress: Progress, tables: Iterable[SourceTable]) -> dict[SourceTable, int]:
-    """The last batch that a target has whole of source tables, by their names; 0: none."""
+    """The last batch that a target has applied completely, by name of a source table; 0: none."""
     return {table: progress.tables.get(table.path, 0) for table in tables}
 
 
@@ -131,7 +133,7 @@ def histories(
     lineage: Callable[[SourceTable], Lineage],
     extent: Extent,
 ) -> Histories:
-    """What silver has of source tables of one source under all their names, so much as counts."""
+    """What silver has of source tables of one source under all their names, as far as it counts."""
     names = {table: names_of(table, first_names) for table in routes}
     every = [name for of_table in names.values() for name in of_table]
     pending = pending_changes(
@@ -160,7 +162,7 @@ def histories(
 def history_batches(
     warehouse: Warehouse, feeds: Iterable[Feed], target: TargetTable, *, extent: Extent
 ) -> list[TableBatch]:
-    """The histories of source tables of a target, each a batch that begins at 0."""
+    """The histories of a target's source tables, each as a batch that begins at 0."""
     changed = [feed for feed in feeds if feed.stats]
     kept = {}
     for feed in changed:
@@ -185,8 +187,8 @@ def table_batches(
     staged: str | None,
     fresh: bool,
 ) -> list[TableBatch]:
-    """What source tables have new for their target, in the order in which they are applied to it,
-    each in silver's batches above its own of `above`. `fresh`, `staged`: see `TableBatch`."""
+    """What source tables have new for their target, in the order in which it is applied. Each batch
+    begins above the table's own batch of `above`. `fresh`, `staged`: see `TableBatch`."""
     new: list[TableBatch] = []
     for batch in _batches(warehouse, feeds, target, watermarks=progress.watermarks):
         batch = replace(batch, above=above[batch.table], only=only, staged=staged)
@@ -197,8 +199,8 @@ def table_batches(
 
 
 def _applied_before(batch: TableBatch, progress: Progress) -> str:
-    """`TableBatch.applied_before`. What its own progress does not show applied counts as new: a
-    source table that was closed then, or lags behind, has nothing there."""
+    """`TableBatch.applied_before`. What the progress of the table does not show as applied counts
+    as new: a source table that was closed then, or lags behind, had nothing applied there."""
     applied, below, partly = batch.watermarks.applied, progress.below, progress.partly_applied
     lags = batch.above < progress.batch or bool(batch.projection.sequence)
     if below is None or partly is None or applied is None or lags:
@@ -213,8 +215,8 @@ def _batches(
     *,
     watermarks: Mapping[str, Watermarks],
 ) -> list[TableBatch]:
-    """Batches from all their statistics; what these do not tell is asked of silver for all of them
-    at once."""
+    """Batches from the statistics of their tables; what these do not tell is asked of silver, for
+    all batches at once."""
     known = [watermarks.get(label_of(feed.table), Watermarks()) for feed in feeds]
     tables = [
         _projected(warehouse, feed, target, known=each)
@@ -236,7 +238,7 @@ def _projected(
     projection = _projection_of(warehouse.config, feed, target, known=before)
     projection = replace(projection, keeps_states=not target.contract.keeps.latest)
     if known.key_overridden:
-        # Silver's own keys and hashes then are not the target's.
+        # Then the keys and hashes of silver are not those of the target.
         projection = replace(projection, native=False)
     return ProjectedStats(feed.stats, feed.names, projection)
 
@@ -274,7 +276,8 @@ def _batch(
 
 
 def _with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list[TableBatch]:
-    """The batches with their truncates, of all of them by one query; none where there are none."""
+    """The batches with their truncates, found by one query for all of them; a batch without any
+    needs none."""
     known = [_known_truncates(batch) for batch in batches]
     asked = [
         truncates(changes, number=number, above=batch.above)
@@ -298,7 +301,7 @@ def _with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list
 def _with_truncates_once(
     batch: TableBatch, new: TruncateTimes, earlier: TruncateTimes
 ) -> TableBatch:
-    """The batch with its truncates, each once where a batch brings copies of one."""
+    """The batch with its truncates, each once even if copies of it came."""
     everything = {*earlier, *new}
     once = everything if batch.projection.by_arrival else lowest_copies(everything)
     return replace(
@@ -309,8 +312,8 @@ def _with_truncates_once(
 
 
 def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str | None]:
-    """The earlier truncates, as far as gold remembers them, and SQL of those that silver is to be
-    asked for; None: of none."""
+    """The earlier truncates, as far as gold remembers them, and SQL of the changes among which
+    silver is asked for the others; None: silver need not be asked."""
     shown = batch.soft or batch.keeps.versions
     remembered = batch.watermarks.all_truncates
     if remembered is None and not batch.watermarks.more_truncates and not shown:
@@ -326,8 +329,8 @@ def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str |
 def _projection_of(
     config: Config, feed: Feed, target: TargetTable, *, known: tuple[str, ...]
 ) -> Projection:
-    """How the source table becomes rows of the target. `known`: names of images from before that
-    are spelled otherwise than the target's columns."""
+    """How the source table becomes rows of the target. `known`: names of earlier images that are
+    spelled otherwise than the target's columns."""
     keys, columns = target.contract.keys, target.columns
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
     images = {known, *images_of(stats)}
@@ -336,7 +339,7 @@ def _projection_of(
     shard = (route.shard_column or "").lower()
     own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
-    # An append target keeps a row for each change: none of them replaces another.
+    # An append target keeps a row for each change, so no row replaces another.
     mode = mode_of(route, keys)
     ordered = mode is None or KEEPING[mode].keyed
     projection = Projection(
@@ -367,9 +370,9 @@ def _masks(
     keys: Sequence[str],
     lineage: Lineage,
 ) -> dict[str, Masking]:
-    """How the target's columns are masked, and others of the source table.
+    """How the target's columns, and other columns of the source table, are masked.
 
-    Raises TableError where a key would not tell rows apart.
+    Raises TableError if a key would no longer tell rows apart.
     """
     masks = {}
     by_lower = {name.lower(): name for name in columns}
@@ -380,16 +383,17 @@ def _masks(
                 f"expected the key column {name} of {route.target} to be masked by hash or not at "
                 f"all, got {mask.mode}; change its mask in the tables file"
             )
-        # What came of a column that the target has no more may be set aside.
+        # Values of a column that the target no longer has may be set aside, so its mask still
+        # counts.
         masks[by_lower.get(name.lower(), name)] = mask
     return masks
 
 
 def _order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:
-    """What the positions of a source table's changes are positions in; `before`: of those that were
-    applied.
+    """The domain of the positions of a source table's changes; `before`: that of the changes that
+    were applied.
 
-    Raises TableError where they are of two domains.
+    Raises TableError if they are of two domains.
     """
     formats = {name for each in stats for name in each.formats}
     domains = sorted({domain(source, name) for name in formats} | ({before} if before else set()))
@@ -406,10 +410,11 @@ def _order_domain(source: Source, stats: Sequence[BatchStats], before: str | Non
 def _one_tenant(
     source: Source, stats: Sequence[BatchStats], before: str | None = None
 ) -> str | None:
-    """The OceanBase tenant that a source table's changes name; `before`: that of those that were
-    applied.
+    """The OceanBase tenant that a source table's changes name; `before`: the one of the changes
+    that were applied.
 
-    Raises TableError where they are of two: equal names do not make one table of theirs.
+    Raises TableError if there are two: tables of two tenants are not one table, although their
+    names are equal.
     """
     named = {name for each in stats for name in each.tenants} | ({before} if before else set())
     if len(named) > 1:

@@ -1,12 +1,12 @@
-"""A target as silver's history makes it: which `as-of`, `rebuild` and `reconcile` use.
+"""A target as silver's history makes it, for `as-of`, `rebuild` and `reconcile`.
 
-Each source table's history is folded by itself, as gold folds it: it is a batch from the beginning,
-which `pipelines.gold.plan` builds, folded by one query of SQL where that suffices. Of what gold
-holds only its columns matter, and which of two source tables owns a key that both bring
-(semantics.md, 27): the owner's row counts, and changes that were set aside for it do not.
+The history of each source table is folded by itself, as gold folds it: it is a batch from the
+beginning, which `pipelines.gold.plan` builds, and one SQL query folds it if that suffices. Of what
+gold holds only two things matter: its columns, and which of two source tables owns a key that both
+bring (semantics.md, 27). The owner's row counts, and changes that were set aside for it do not.
 
-The result has the target's keys as `_k0`…, its columns by their slots and what gold adds, whichever
-way it keeps them: rows as they are, versions, or every image (`pipelines.apply.modes`).
+The result has the target's keys as `_k0`…, its columns by their slots, and what gold adds, in each
+mode: rows as they are, versions, or every image (`pipelines.apply.modes`).
 """
 
 from __future__ import annotations
@@ -76,14 +76,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruction:
-    """The rows of one target, to be folded from so much of silver as was asked for.
+    """The rows of one target, to be folded from as much of silver as was asked for.
 
-    A context: at its end it takes back the names it gave to what it works with.
+    A context: when it ends, it drops the names that it gave to its DataFrames.
 
     `keys` and `columns` (name -> Spark type, without what gold adds) are the target's;
-    `typed_names` those columns to which messages or statements give a type; `entries` the ledger's
-    of the target's source tables, of which there are `fed_by` and whose histories are `batches`.
-    `past`: as it stood at a moment at which other source tables may have had keys than now.
+    `typed_names` are the columns to which messages or statements give a type; `entries` are the
+    ledger's entries of the target's source tables, `fed_by` these tables, and `batches` their
+    histories. `past`: it is the target of a moment at which other source tables may have owned keys
+    than now.
     """
 
     warehouse: Warehouse
@@ -116,7 +117,7 @@ class Reconstruction:
 
     @property
     def added(self) -> dict[str, str]:
-        """What gold adds to the columns, name -> Spark type."""
+        """The columns that gold adds: name -> Spark type."""
         deleted = {"_deleted_at": "timestamp"} if self.soft else {}
         return {**ROW_METADATA, **self.contract.keeps.added, **deleted}
 
@@ -127,19 +128,19 @@ class Reconstruction:
 
     @property
     def row_keys(self) -> tuple[str, ...]:
-        """The columns that tell rows apart: of versions the keys alone, of images their place."""
+        """The columns that tell rows apart: of versions only the keys, of images their place."""
         return self.keys if self.contract.keeps.keyed else ("_source_table", "_pos")
 
     @property
     def compared(self) -> list[str]:
-        """The columns whose values history determines."""
+        """The columns whose values follow from history."""
         ours = ("_pos", "_event_time", "_source")
         added = [name for name in self.added if name not in ours or name in self.row_keys]
         return [*self.columns, *added]
 
     @property
     def present(self) -> list[str]:
-        """SQL, all of it true for the gold rows that the source has now."""
+        """Conditions (SQL) that are all true for those gold rows that the source has now."""
         soft = ["_deleted_at IS NULL"] if self.soft else []
         return [*soft, "_current"] if self.contract.keeps.versions else soft
 
@@ -154,11 +155,11 @@ class Reconstruction:
     def tried(
         self, act: Callable[[str], Result], *, before: Callable[[], None] = lambda: None
     ) -> Result:
-        """Have `act` run SQL on the rows, a relation, and give what it gives. They are folded the
-        fast way where that may be; where Spark meets something odd then, `act` is called again,
-        with rows that are folded exactly.
+        """Call `act` with the rows, a relation on which it runs SQL, and give its result. The rows
+        are folded the fast way if possible; if Spark then meets something that this way cannot
+        fold, `act` is called again with rows that are folded exactly.
 
-        `before` is called once, before `act` sees a fold that may leave some change out.
+        `before` is called once, before `act` gets a fold that may leave out some change.
         """
         frames, batches = self.frames, self.batches
         with self.warehouse.shuffling(sum(batch.total("changes") for batch in batches)):
@@ -171,7 +172,8 @@ class Reconstruction:
                 pairs = zip(fast, batches, strict=True)
                 rows = self._owned([part or _exact(frames, batch) for part, batch in pairs])
                 with suppress(Surprise), surprises():
-                    # The fast way tells what is odd in `_pos`, which `act` need not look at.
+                    # The fast way reports what it cannot fold in `_pos`, at which `act` may not
+                    # look.
                     return act(texts.placed(rows))
                 if plain:
                     before()
@@ -198,8 +200,8 @@ class Reconstruction:
 
     @property
     def leaves_out_claims(self) -> bool:
-        """Whether changes that wait for a key which another source table's row holds are none of
-        the fold's."""
+        """Whether the fold leaves out changes that wait for a key which another source table's row
+        holds."""
         return may_share_keys(self.route, self.contract.keeps, tables=self.fed_by)
 
     def exact(self) -> str:
@@ -232,12 +234,12 @@ def reconstruct(
     before: TargetContract | None = None,
     past: bool = False,
 ) -> Reconstruction:
-    """A target's rows as so much of silver makes them as `extent` says.
+    """A target's rows, as that much of silver makes them which `extent` says.
 
-    `today`: under the columns and the key that it would have if it were made today; so it is, too,
-    where the table is gone, which was made for `before`. `past`: see `Reconstruction`.
+    `today`: under the columns and the key that it would have if it were made today; a table that is
+    gone, which was made for `before`, gets these in any case. `past`: see `Reconstruction`.
 
-    Raises TableError where it can have no rows.
+    Raises TableError if it can have no rows.
     """
     route, source = target.route, target.route.source
     entries = load_entries(warehouse, source).values()
@@ -281,7 +283,7 @@ def reconstruct(
 
 
 def _contract(route: Route, keys: tuple[str, ...]) -> TargetContract:
-    """What the target is made for, by its key; raises TableError where it has none."""
+    """What the target is made for, by its key; raises TableError if it has none."""
     mode = mode_of(route, keys)
     if mode is None:
         raise TableError(f"{route.target} has no rows: its messages name no key; set keys for it")
@@ -296,8 +298,8 @@ def _key(
     today: bool,
     before: TargetContract | None,
 ) -> tuple[str, ...]:
-    """The key columns: those that the target has or, where it is gone, had, unless those of today
-    are asked for and the YAML names some."""
+    """The key columns that the target has or, if it is gone, had; but those of today if these are
+    asked for and the YAML names some."""
     first, *_ = history.feeds
     stats = [each for feed in history.feeds for each in feed.stats]
     named = (
@@ -315,7 +317,7 @@ def _key(
         return contract.keys
     hinted_keys = history.keys.get(first.table, ())
     found = key_of(warehouse, route, stats=stats, lineage=first.lineage, hinted_keys=hinted_keys)
-    # One that was declared since is part of the key from now on.
+    # A shard column that was declared since is part of the key from now on.
     shard = shard_of(route) if today and found else ()
     return (*found, *(name for name in shard if name.lower() not in lowered(found)))
 
@@ -350,8 +352,8 @@ def _columns(
 
 
 def as_applied(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:
-    """The target as all that it has applied makes it, under the columns, key and mode that it
-    has."""
+    """The target as everything that was applied makes it, under its present columns, key and
+    mode."""
     extent, before = _applied(warehouse, progress), progress.contract
     return reconstruct(warehouse, target, extent=extent, before=before)
 
@@ -372,9 +374,9 @@ def _closed(warehouse: Warehouse, source: str) -> set[SourceTable]:
 
 
 def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstruction:
-    """The target as it stood at a past moment.
+    """The target as it was at a past moment.
 
-    Raises TableError where retention took away what would tell.
+    Raises TableError if retention removed what would tell that.
     """
     progress = progress_of(warehouse, target.source, target.name)
     for label, known in progress.watermarks.items():
@@ -386,15 +388,15 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
                 )
     closed_at = last_applied(progress, _closed(warehouse, target.source))
     extent = Extent(progress.watermarks, only=moment.until, closed_at=closed_at)
-    # Under masks that its rows do not have yet, its columns may have other types.
+    # Its columns may have other types under masks that its rows do not have yet.
     today = other_masks(target.route, progress.contract) is not None
     return reconstruct(warehouse, target, extent=extent, today=today, past=True)
 
 
 def otherwise_since(past: Reconstruction, moment: Moment) -> list[str]:
-    """In words, which columns a table as of a moment does not show as they were then, for it has
-    the columns of today: those dropped since, and those whose type changed to one that some of
-    their values may not fit."""
+    """Which columns a table as of a moment shows otherwise than they were then, in words, because
+    it has today's columns: those that were dropped since, and those whose type changed to one that
+    some of their values may not fit."""
     now = lowered(past.columns)
     changes = [
         effect
@@ -428,8 +430,8 @@ def _shown_otherwise(change: SchemaChange, now: Collection[str]) -> str | None:
 
 
 def types_of_today(feed: Feed) -> list[Sequence[ColumnType]]:
-    """The types that messages told, those of renamed columns also under names that no message of
-    now has told a type of."""
+    """The types that messages named. A renamed column also has them under its new name, if no
+    message has given that one a type yet."""
     typed = {column.name.lower(): column for listed in feed.types for column in listed}
     renamed: list[ColumnType] = []
     for change in (entry.change for entry in feed.lineage):
@@ -466,8 +468,8 @@ def _check_encodings(
 def _check_unmixed(
     target: str, tables: Collection[SourceTable], entries: Collection[Entry]
 ) -> None:
-    """Raise TableError where rows of a table that was renamed would meet those of another one that
-    has its name since."""
+    """Raise TableError if rows of a renamed table would meet those of another table that has its
+    former name."""
     again = taken_again(entries, lambda e: e.kind == "create_table" and not e.recreates)
     for table in tables:
         if table in again:

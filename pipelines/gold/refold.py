@@ -2,11 +2,11 @@
 
 Every event is read through the lineage of the columns (`ingest.sql.lineage`).
 
-- Some rows, of events that fit at last: one MERGE changes what differs and nothing else. Done
-  twice, it changes nothing.
-- All rows, of a rebuild or under another key: they take the place of the old ones by one commit.
-  The table itself stays with its properties, column mapping, clustering, types and comments, and
-  readers see the rows of before or those of after.
+- Some rows, because events fit at last: one MERGE changes what differs and nothing else. Doing it
+  twice changes nothing.
+- All rows, for a rebuild or under another key: they replace the old ones by one commit. The table
+  itself stays, with its properties, column mapping, clustering, types and comments, and readers see
+  either the old rows or the new ones.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from pipelines.terminal.console import counted
 
 
 def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | None:
-    """All of a source table that its target, which keeps rows as they are, has applied; None where
-    there is no change, no target or no key."""
+    """Everything of a source table that its target, which keeps rows as they are, has applied; None
+    if there is no change, no target or no key."""
     warehouse = ledger.warehouse
     columns = columns_of(warehouse, route.target)
     progress = ledger.progress(route.target)
@@ -94,8 +94,9 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
 def refold(
     frames: Frames, batch: TableBatch, keys: Collection[Key], *, asked: Collection[Origin]
 ) -> dict[Origin, Pos]:
-    """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
-    which of the changes `asked` are partial images that found no base, and where they stand."""
+    """Bring the rows of `keys`, and of the keys that key changes link to them, to what history
+    says. Gives which of the changes `asked` are partial images without a base, and their
+    positions."""
     refolded = _folded_with_claims(frames, batch, keys)
     KEYED[batch.mode].merge_folded(frames, batch, refolded)
     return _positions(frames, refolded, asked)
@@ -104,16 +105,16 @@ def refold(
 def baseless(
     frames: Frames, batch: TableBatch, keys: Collection[Key], *, asked: Collection[Origin]
 ) -> dict[Origin, Pos]:
-    """Which of the changes `asked`, which are of `keys`, are partial images without a base in
-    history, and where they stand."""
+    """Which of the changes `asked`, all of them of `keys`, are partial images without a base in
+    history, and their positions."""
     if not keys:
         return {}
     return _positions(frames, _folded_with_claims(frames, batch, keys), asked)
 
 
 def _folded_with_claims(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Refolded:
-    """What history makes of the keys, with changes that waited because another source table's row
-    had one of them."""
+    """What history makes of the keys, including changes that waited because another source table's
+    row had one of the keys."""
     late = these_keys(frames, batch, keys)
     if batch.shared:
         late = late._replace(freed=select(frames.key_view(keys)))
@@ -130,14 +131,15 @@ def _positions(frames: Frames, refolded: Refolded, asked: Collection[Origin]) ->
 
 
 class Filled(NamedTuple):
-    """What a target was filled with: its rows, and how many changes are set aside instead."""
+    """What a target was filled with: how many rows, and how many changes were set aside instead."""
 
     rows: int
     rejected: int
 
 
 def overwrite(reconstruction: Reconstruction, known: ProgressByTarget) -> Filled:
-    """Replace the target's rows by what history makes them, and account for what it leaves out."""
+    """Replace the target's rows by what history makes of them, and account for what it leaves
+    out."""
     return fill(reconstruction, partial(overwrite_rows, reconstruction), known)
 
 
@@ -150,8 +152,8 @@ def overwrite_rows(reconstruction: Reconstruction, rows: str) -> None:
 
 
 def check_owners(reconstruction: Reconstruction, rows: str) -> None:
-    """Raise TableError where the versions of a relation make one key current in several source
-    tables: from then on the row of each would keep the changes of the others out (27)."""
+    """Raise TableError if versions of several source tables would be current for one key: from then
+    on the row of each would keep out the changes of the others (27)."""
     if not reconstruction.may_have_owners:
         return
     asked = several_owners(rows, keys=reconstruction.keys)
@@ -168,13 +170,14 @@ def check_owners(reconstruction: Reconstruction, rows: str) -> None:
 def fill(
     reconstruction: Reconstruction, write: Callable[[str], None], known: ProgressByTarget
 ) -> Filled:
-    """Have `write` replace the table's rows, in one commit, by those of a relation: all that
-    history makes.
+    """Have `write` replace the table's rows, in one commit, by a relation of all rows that history
+    makes.
 
     A kill does no harm at any point. The changes that the fold leaves out become rejects before the
-    rows are written, and those that it has taken in are resolved after: every change is among the
-    rows or the rejects. And `known` gets, before the rows are written, watermarks that hold for the
-    old rows as well as for the new ones: by these a change that comes late is told.
+    rows are written, and rejects whose changes the fold has taken in are resolved afterwards, so
+    every change is among the rows or the rejects. Before the rows are written, `known` gets
+    watermarks that hold for the old rows as well as for the new ones, so that late changes are
+    recognised either way.
     """
     began = datetime.now(UTC)
     entered: list[Entered] = []
@@ -197,11 +200,11 @@ def fill(
 def note_rewritten(
     reconstruction: Reconstruction, known: ProgressByTarget, last_baseless: Mapping[str, Pos]
 ) -> None:
-    """Raise the watermarks so that they hold for the rows of before and for those that history
-    makes, and record them.
+    """Raise the watermarks so that they hold for the old rows and for those that history makes, and
+    record them.
 
-    `last_baseless`: by label. Of positions that cannot be compared `note_reordered` tells
-    afterwards.
+    `last_baseless`: by label. Positions that cannot be compared are recorded afterwards, by
+    `note_reordered`.
     """
     progress = known.get((reconstruction.source, reconstruction.target))
     if progress is None:
@@ -220,7 +223,7 @@ def note_rewritten(
 
 
 def note_reordered(reconstruction: Reconstruction, known: ProgressByTarget) -> None:
-    """Record, once history has made the target's rows, what their positions are by now."""
+    """Record the positions of the target's rows, once history has made them."""
     progress = known[reconstruction.source, reconstruction.target]
     if reordered(reconstruction, progress):
         anew = {b.projection.label: watermarks_of_history(b) for b in reconstruction.batches}
@@ -228,14 +231,15 @@ def note_reordered(reconstruction: Reconstruction, known: ProgressByTarget) -> N
 
 
 def reordered(reconstruction: Reconstruction, progress: Progress) -> bool:
-    """Whether positions may be others than those that the target's progress remembers: columns of
-    the rows order them, or did before."""
+    """Whether rows may have other positions than the target's progress remembers, because columns
+    of the rows order them now, or did before."""
     before = progress.contract.sequence if progress.contract is not None else ()
     return bool(before or reconstruction.contract.sequence)
 
 
 def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
-    """What history makes of all that the target has applied; None where it has applied nothing."""
+    """What history makes of everything that the target has applied; None if it has applied
+    nothing."""
     progress = ledger.progress(route.target)
     target = known_targets(ledger.warehouse).fed.get(route.target)
     if progress is None or not progress.last_batch or target is None:
@@ -246,7 +250,7 @@ def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
 
 
 def backfill(ledger: Ledger, route: Route) -> bool:
-    """Fold the target's rows again, whichever way it keeps them; False where there are none."""
+    """Fold the target's rows again, in its own mode; False if there are none."""
     history = applied_history(ledger, route)
     if history is None:
         return False
@@ -257,10 +261,10 @@ def backfill(ledger: Ledger, route: Route) -> bool:
 
 
 def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
-    """Raise TableError where the changes from before a change of the key do not say which row they
-    are of by the new one: folded by it, one row's delete would be another's.
+    """Raise TableError if changes from before a change of the key do not say which row they are of
+    by the new key: folded by it, one row's delete would remove another row.
 
-    They do where the old key is part of the new one.
+    They do say it if the old key is part of the new one.
     """
     keys = [change.keys for change in only(ChangeKey, entry.effects)]
     if not keys or entry.recreates or not declared_keeping(route).keyed:
@@ -268,7 +272,7 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
     present = lowered(columns_of(ledger.warehouse, route.target) or {})
     shard = (route.shard_column or "").lower()
     old = [k for k in keys_of(ledger.warehouse, route.target) if k.lower() != shard]
-    # As the target has them: a killed approval may have renamed them already.
+    # By the names that the target has: a killed approval may have renamed the columns already.
     before = {
         rename.new.lower(): rename.old.lower()
         for rename in only(RenameColumn, entry.effects)
@@ -310,12 +314,12 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
 def _not_told_apart(
     batch: TableBatch, new: Sequence[str], *, below: Pos | None, emptied: bool
 ) -> str:
-    """SQL of one row: how many values of the key `new` several keys of the target had below a
-    place, and how many keys have changes without it. `emptied`: nothing is left of what truncates
-    took."""
+    """SQL of one row: how many values of the key `new` belonged to several keys of the target below
+    a position, and how many keys have changes without it. `emptied`: nothing is left of the rows
+    that truncates removed."""
     projection = batch.projection
     if batch.projection.lineage:
-        # As it was read before the change: what it takes away was there.
+        # Read as it was before the change, when the columns that it removes were there.
         lineage = tuple(step for step in projection.lineage if step.pos != below)
         projection = replace(projection, lineage=lineage)
     where = below_pos(below) if below is not None else "true"
@@ -326,13 +330,13 @@ def _not_told_apart(
 
 
 def rekey(ledger: Ledger, route: Route) -> None:
-    """Fold the target's rows again by the key that it has now, which is not silver's."""
+    """Fold the target's rows again by its present key, which is not the key that silver has."""
     if backfill(ledger, route):
         _mark(ledger, route)
 
 
 def _mark(ledger: Ledger, route: Route) -> None:
-    """Note that the keys and hashes which silver has of earlier changes are not the target's."""
+    """Note that silver's keys and hashes of earlier changes are not those of the target."""
     progress = ledger.progress_by_target[ledger.source, route.target]
     watermarks = {
         label: replace(known, key_overridden=True) for label, known in progress.watermarks.items()

@@ -1,8 +1,9 @@
-"""Silver to gold: each target brought forward from its own progress, a failing one parked alone.
+"""Silver to gold: each target is brought forward from its own progress, and a failing one is parked
+alone.
 
-One grouped query says which source tables changed; each is routed to its target; targets are
-merged by a bounded number of threads, one MERGE each; what they did is recorded in one append.
-Applying a batch twice changes nothing, so a run that was killed is simply run again.
+One grouped query says which source tables changed, and each is routed to its target. A bounded
+number of threads merges the targets, one MERGE each, and one append records what they did. Applying
+a batch twice changes nothing, so a run that was killed is simply run again.
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ from pipelines.targets.rejects import create_rejects
 class Merged(NamedTuple):
     """What one run did to one target.
 
-    `late`: keys whose changes came after newer ones and were folded again. `stale`: changes that
-    newer ones had overtaken. `updated`: rows or versions, as the `contract` has it, which is None
-    where the target was never created. `error`: why the target is parked.
+    `late`: how many keys were folded again because changes came after newer ones. `stale`: how many
+    changes newer ones had overtaken. `updated`: rows or versions, depending on the `contract`,
+    which is None if the target was never created. `error`: why the target is parked.
     """
 
     target: str
@@ -94,9 +95,9 @@ class Merged(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a run asks of gold. `targets`: those to bring forward, in lower case; None: all.
-    `resting`: parked ones, (source, target), that are not tried now. `at`: the time (µs) that says
-    whose turn it is by `merge_every`; None: everybody's. `at_work` is told which target is begun,
-    and how many there are."""
+    `resting`: parked targets, (source, target), that are not tried now. `at`: the time (µs) that
+    decides whose turn it is by `merge_every`; None: it is everybody's. `at_work` is told which
+    target is begun, and how many there are."""
 
     targets: Collection[str] | None
     resting: Collection[tuple[str, str]]
@@ -128,9 +129,9 @@ def merge_tables(
     failed: Callable[[str, Exception], None] | None = None,
     at_work: Callable[[str], None] = lambda _: None,
 ) -> list[Merged]:
-    """Apply what silver has of `sources` to their targets (`targets` alone where given, in any
-    case); see `Request`. What comes for targets that rest waits in silver, as it does with
-    `by_turn` for those whose turn by `merge_every` has not come.
+    """Apply what silver has of `sources` to their targets; with `targets`, only to these, in any
+    case. See `Request`. Changes for targets that rest wait in silver; with `by_turn` so do those
+    for targets whose turn by `merge_every` has not come.
 
     `failed` is told of a source that cannot be brought forward, and the others go on; without it
     the error is raised.
@@ -157,7 +158,7 @@ def merge_tables(
                 merged = _merge_source(ledger, request)
                 done += [*merged, *_parked_anyway(ledger(), request, merged)]
             except Exception as error:
-                # What one source meets is its own: the next ones go on.
+                # The failure of one source does not stop the next ones.
                 if failed is None:
                     raise
                 failed(source, error)
@@ -166,7 +167,7 @@ def merge_tables(
 
 class Foreseen(NamedTuple):
     """What a run would do to the targets of one source. `apart`: source tables that would be parked
-    by themselves, with why; `statements`: schema changes as the policy would have them; `waits`:
+    by themselves, and why. `statements`: schema changes as the policy would decide them. `waits`:
     the transaction whose rest gold waits for."""
 
     batches: dict[str, TargetBatch]
@@ -189,10 +190,10 @@ def foreseen(
 
 
 def _merge_source(ledger: Callable[[], Ledger], request: Request) -> list[Merged]:
-    """Bring the targets of one source forward until nothing is left; what was done.
+    """Bring the targets of one source forward until nothing is left; gives what was done.
 
-    A pass that ends with new generations or new names of tables lets in what waited for them: the
-    next one takes it up, with a ledger of its own.
+    A pass that ends with new generations or new names of tables lets in what waited for them; the
+    next pass takes that up, with a ledger of its own.
     """
     merged: list[Merged] = []
     unfinished = True
@@ -203,10 +204,12 @@ def _merge_source(ledger: Callable[[], Ledger], request: Request) -> list[Merged
 
 
 def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
-    """Bring the targets of one source forward once; what was done, and whether more waits."""
+    """Bring the targets of one source forward once; gives what was done, and whether more is
+    waiting."""
     cursor = source_cursor(ledger.progress_by_target, ledger.source)
     enter_redeclared(ledger, cursor)
-    # A run ended in the middle of a schema change, or a rebuild before it had reviewed what waits.
+    # A run may have ended in the middle of a schema change, or a rebuild before it had reviewed
+    # what waits.
     decisions.review_retyped(ledger)
     _finish(ledger)
     limit = publish_limit(ledger.warehouse, ledger.source, above=cursor.whole)
@@ -217,7 +220,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
         return [], False
     coming = _coming(ledger, cursor, limit=limit, backlog=backlog)
     if decisions.recreate_missing(ledger, coming.statements):
-        # What was counted lacks the truncates that silver has now.
+        # The counts lack the truncates that silver has now.
         return [], True
     coming = _under_first_names(ledger, coming)
     batches, errors = _target_batches(ledger, cursor, coming)
@@ -230,18 +233,19 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     if not (batches or apart or freed or advanced):
         return [], False
     rows = _applied(ledger, batches, coming.pending, above=cursor.batch, request=request)
-    # First the ledger: what the source cursor has passed is not looked for again.
+    # The ledger is written first, since statements below the source cursor are not looked for
+    # again.
     decisions.settle_rest(ledger, coming.statements)
     # The source cursor stays where only some targets were brought forward.
     cursors = advanced if request.targets is None and not request.stop() else []
     _record_news(ledger, (*rows, *apart, *freed, *cursors))
-    # A target that was brought forward alone before has nothing left, which is no news.
+    # A target that was brought forward alone before may have nothing left to do, which is no news.
     news = [row for row in rows if row.events or row.rejected or row.error is not None]
     return [Merged.of(row) for row in (*news, *apart)], _lets_in_more(_finish(ledger))
 
 
 def _finish(ledger: Ledger) -> list[Entry]:
-    """See approved schema changes through; what came of each."""
+    """See approved schema changes through; gives what came of each."""
     return [finish(ledger, entry) for entry in ledger.unfinished()]
 
 
@@ -251,8 +255,8 @@ def _lets_in_more(finished: Iterable[Entry]) -> bool:
 
 
 def _nothing_new(ledger: Ledger, cursor: SourceCursor, limit: PublishLimit) -> bool:
-    """Whether the transaction that gold waited for is still open, nothing came since, and no target
-    is parked, to be tried again."""
+    """Whether gold still waits for the same open transaction, nothing came since, and no parked
+    target is to be tried again."""
     return (
         limit.below is not None
         and (cursor.below, cursor.partly_applied) == (limit.below, limit.newest)
@@ -265,9 +269,8 @@ def _nothing_new(ledger: Ledger, cursor: SourceCursor, limit: PublishLimit) -> b
 
 
 class _Coming(NamedTuple):
-    """What a pass is to apply. `statements`: the DDL and truncates among it; `backlog`: what of it
-    lies below the source cursor; `last`: of each name of a source table the last batch with
-    changes."""
+    """What a pass is to apply. `statements`: the DDL and truncates in it; `backlog`: what lies
+    below the source cursor; `last`: for each name of a source table the last batch with changes."""
 
     pending: PendingChanges
     statements: ComingStatements
@@ -278,8 +281,8 @@ class _Coming(NamedTuple):
 def _coming(
     ledger: Ledger, cursor: SourceCursor, *, limit: PublishLimit, backlog: Backlog
 ) -> _Coming:
-    """What silver has beyond the source cursor, and for targets that lag behind it or are ahead of
-    it."""
+    """What silver has beyond the source cursor, and beyond what targets have applied that are
+    behind the cursor or ahead of it."""
     warehouse = ledger.warehouse
     with warehouse.shuffling():
         apart = applied_beyond(ledger, cursor)
@@ -298,7 +301,8 @@ def _under_first_names(ledger: Ledger, coming: _Coming) -> _Coming:
 def _target_batches(
     ledger: Ledger, cursor: SourceCursor, coming: _Coming
 ) -> tuple[dict[str, TargetBatch], dict[SourceTable, str]]:
-    """The targets with changes, and the source tables that are parked by themselves, with why."""
+    """The targets with changes, and the source tables that are parked by themselves, with the
+    reason."""
     pending = coming.pending
     changed = dict.fromkeys(each.table for each in pending.stats if each.changes)
     routed = _routed(ledger, coming, changed)
@@ -340,7 +344,8 @@ def _target_batches(
 def _routed(
     ledger: Ledger, coming: _Coming, changed: Collection[SourceTable]
 ) -> dict[SourceTable, Route]:
-    """The source tables that had changes so far, those `changed` first, with their routes."""
+    """The source tables that have had changes so far, with their routes; those `changed` now come
+    first."""
     had = (SourceTable(ledger.source, *names) for names, batch in coming.last.items() if batch)
     known = set(map(ledger.first_name, had))
     closed = ledger.closed(coming.statements, changed=changed)
@@ -361,7 +366,7 @@ def _target_batch(
     stats: dict[SourceTable, list[BatchStats]],
     error: str | None,
 ) -> TargetBatch:
-    """A target with what its source tables have new, and how far each is applied."""
+    """A target with what its source tables have new, and how far each of them is applied."""
     progress = ledger.progress_of(route)
     names = {table: ledger.names(table) for table in stats}
     above = {
@@ -382,7 +387,7 @@ def _target_batch(
 def _asked_for(
     ledger: Ledger, batches: Mapping[str, TargetBatch], request: Request
 ) -> dict[str, TargetBatch]:
-    """The batches that are for now: of the targets asked for, and not of those that rest."""
+    """The batches to apply now: those of targets that were asked for and do not rest."""
     return {
         name: batch
         for name, batch in batches.items()
@@ -391,8 +396,8 @@ def _asked_for(
 
 
 def _record_news(ledger: Ledger, rows: Iterable[Progress]) -> None:
-    """Record the rows that say more than those there are: who stays parked for the same reason is
-    not recorded again and again."""
+    """Record the rows that say something new: a target that stays parked for the same reason is not
+    recorded again and again."""
     known = ledger.progress_by_target
     news = [r for r in rows if r.status != "parked" or r != known.get((r.source, r.target))]
     record_progress(ledger.warehouse, news, known)
@@ -406,8 +411,8 @@ def _applied(
     above: int,
     request: Request,
 ) -> list[Progress]:
-    """The targets brought forward, a bounded number at a time; what became of each. `above`: the
-    batch up to which the source was looked through."""
+    """Bring the targets forward, a bounded number at a time; gives what became of each. `above`:
+    the batch up to which the source was looked through."""
     warehouse, rows = ledger.warehouse, list[Progress]()
     numbers = itertools.count(1)
 
@@ -422,8 +427,9 @@ def _applied(
     plain = having(warehouse.session, NO_DICTIONARIES | NO_CONSTRAINTS)
     staging = staged_changes(warehouse, batches, pending, source=ledger.source, above=above)
     with warehouse.shuffling(largest), plain, staging as staged, threads as pool:
-        # A copy of the session's properties for each: threads that share one write their query's
-        # number over each other's, and Spark keeps the plans of queries it has lost for ever.
+        # Each thread gets a copy of the session's properties: threads that share them would
+        # overwrite each other's query numbers, and Spark keeps the plans of queries it has lost for
+        # ever.
         begun = [
             pool.submit(inheritable_thread_target(warehouse.session)(run), name, batch)
             for name, batch in staged.items()
@@ -434,7 +440,7 @@ def _applied(
 
 
 def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progress:
-    """Bring one target forward; never raises for what one table does."""
+    """Bring one target forward; an error of one table is never raised."""
     began = time.monotonic()
     why: ParkedFor | None = None
     try:
@@ -448,14 +454,14 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
         said = str(error)
     except Exception as error:
         said = described(error)[:2000]
-    # What some of its source tables brought may be recorded already.
+    # Batches of some of its source tables may be recorded already.
     return ledger.progress_of(batch.route).parked(said, why=why)
 
 
 def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:
     """Park the targets whose table is gone, masked otherwise or of no known kind, as a run with
-    changes for them does: that there is nothing new for them is no reason to say nothing. Gives
-    those parked."""
+    changes for them does: this must be said even if nothing is new for them. Gives those that are
+    parked."""
     routes = _routes_so_far(ledger)
     there = lowered(gold_tables(ledger.warehouse))
     done = {row.target for row in merged}
@@ -479,7 +485,7 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
 
 
 def _routes_so_far(ledger: Ledger) -> dict[str, Route]:
-    """By target, the way of the source tables that came so far."""
+    """By target, the route of the source tables that have come so far."""
     came = source_cursor(ledger.progress_by_target, ledger.source).tables
     tables = (SourceTable(ledger.source, *names) for names in came)
     firsts = set(map(ledger.first_name, tables)) - ledger.closed()
@@ -488,7 +494,7 @@ def _routes_so_far(ledger: Ledger) -> dict[str, Route]:
 
 
 def _advanced_cursor(cursor: SourceCursor, coming: _Coming) -> list[SourceCursor]:
-    """How far silver was looked through, where that is news."""
+    """The source cursor after this pass, if that is news."""
     limit = coming.pending.limit
     advanced = replace(
         cursor.uncounted(),

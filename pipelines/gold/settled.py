@@ -1,9 +1,9 @@
-"""Skips gold where nothing has changed since a pass that finished everything.
+"""Skips gold if nothing has changed since a pass that finished everything.
 
 Looking through silver, the ledger and the targets costs as much as starting Spark, and most runs of
-a quiet source bring nothing. So a pass after which every target is in order and waits for nothing
-but its time (`merge_every`) notes the commits of silver and of gold's own tables, and the
-configuration. While they are the same, there is nothing to do until the first of those times.
+a quiet source bring nothing. So after a pass that left every target in order, waiting for nothing
+but its time (`merge_every`), the commits of silver and of gold's own tables are noted, and the
+configuration. As long as they are the same, there is nothing to do until the first of those times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def silver_commit(warehouse: Warehouse) -> str:
 
 
 def unchanged(warehouse: Warehouse, sources: Collection[str]) -> bool:
-    """Whether a pass over these sources would find what the last one left."""
+    """Whether a pass over these sources would find everything as the last one left it."""
     remembered = read_note(_file(warehouse))
     if any(source not in remembered for source in sources):
         return False
@@ -40,18 +40,19 @@ def unchanged(warehouse: Warehouse, sources: Collection[str]) -> bool:
 
 
 def _still(noted: object, now: str) -> bool:
-    """Whether what was noted of a source still holds."""
+    """Whether what was noted for a source still holds."""
     if not isinstance(noted, dict) or noted.get("state") != now:
         return False
     at, until = noted.get("at"), noted.get("until")
     if not (isinstance(at, int) and isinstance(until, int)):
         return until is None
-    # A clock that was set back is no reason to wait for it.
+    # If the clock was set back, nothing waits for it.
     return at <= cadence.now() < until
 
 
 def remember(warehouse: Warehouse, sources: Collection[str], *, silver: str) -> None:
-    """After a pass over these sources with nothing to say. `silver`: its commit before the pass."""
+    """Note the state after a pass over these sources that had nothing to say. `silver`: silver's
+    commit before the pass."""
     parked = any(
         progress.status != "ok"
         for (of, _), progress in load_progress(warehouse).items()
@@ -70,7 +71,8 @@ def remember(warehouse: Warehouse, sources: Collection[str], *, silver: str) -> 
 
 
 def state(warehouse: Warehouse) -> str:
-    """What a pass depends on, as one text. No secret is part of it, of one only its name."""
+    """Everything that a pass depends on, as one text. It holds no secret, only the names of
+    secrets."""
     config = warehouse.config
     digest = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
     for source in config.sources.values():

@@ -1,8 +1,8 @@
-"""Keys that several source tables claim in one target: tried again when the row that held one goes.
+"""Keys that several source tables claim in one target, tried again when the row that held one goes.
 
-Without `shard_column` a key belongs to the source table whose row holds it; what another has for it
-is a reject `shard_key_conflict` (semantics.md, 27). Once no such row is left the key is folded from
-the other's history.
+Without `shard_column` a key belongs to the source table whose row holds it, and what another table
+has for it is a reject `shard_key_conflict` (semantics.md, 27). Once no such row is left, the key is
+folded from the history of the other table.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from pipelines.targets.table import columns_of, keys_of
 def try_again(
     ledger: Ledger, route: Route, *, row: Progress, closed: Collection[SourceTable]
 ) -> Progress:
-    """Give the keys that are free now to the source tables whose changes wait for them; gives what
-    becomes of the target's progress, which is `row`. `closed`: see `Ledger.closed_names`."""
+    """Give the keys that are free now to the source tables whose changes wait for them. Gives the
+    target's progress afterwards; `row` is its progress before. `closed`: see
+    `Ledger.closed_names`."""
     warehouse, first_names = ledger.warehouse, ledger.first_names
     opened = claimed(warehouse, route.source, route.target)
     if opened is None or row.contract is None:
@@ -62,8 +63,8 @@ def try_again(
 
 
 def hand_over(ledger: Ledger, route: Route) -> None:
-    """`try_again` of a target whose rows were changed otherwise than by a batch, by the key that it
-    has now; not of one to which nothing is applied."""
+    """`try_again` for a target whose rows were not changed by a batch, by its present key. A target
+    to which nothing is applied is left alone."""
     warehouse = ledger.warehouse
     row = ledger.progress(route.target)
     if row is None or row.contract is None or not shares_keys(route, row):
@@ -84,8 +85,8 @@ def shares_keys(route: Route, row: Progress) -> bool:
 
 
 def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> Progress:
-    """Fold the keys that are free from the table's history. Those of their changes that are in that
-    fold wait no more; the rejects of the others say why from now on."""
+    """Fold the keys that are free from the table's history. Their changes that are in that fold no
+    longer wait; the rejects of the others say from now on why they do."""
     changes = events(batch.projection, batch.history("true"))
     free = frames.set_down(frames.sql(texts.free_keys(changes, opened, held=batch.held_by_others)))
     if frames.sql(select(free)).isEmpty():
@@ -107,7 +108,7 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
 
 
 def _waiting(warehouse: Warehouse, route: Route, opened: str) -> list[SourceTable]:
-    """The source tables of which changes wait."""
+    """The source tables that have waiting changes."""
     silver = warehouse.name("silver", "cdc")
     found = warehouse.session.sql(texts.tables_of(silver, opened, source=route.source))
     return sorted((SourceTable(*row) for row in rows(found)), key=str)

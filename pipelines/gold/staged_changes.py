@@ -1,8 +1,8 @@
-"""The changes of a pass, read from silver once for all its targets where they are few.
+"""The changes of a pass, read from silver once for all its targets if they are few.
 
-Delta plans the source of a MERGE twice, and looks through silver's log each time for the files that
-may hold it: of a batch of few changes that is a fifth of what gold costs, and more the more tables
-it has.
+Delta plans the source of a MERGE twice, and each time looks through silver's log for the files that
+may hold it. For a batch of few changes that is a fifth of what gold costs, and more if there are
+many tables.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def staged_changes(
     source: str,
     above: int,
 ) -> Iterator[Mapping[str, TargetBatch]]:
-    """The batches, until the end with the name of a relation that has the changes of the source in
-    silver's batches above a number; as they were, those that lag behind it, and all where the
-    changes are many, or Spark's tasks run elsewhere: what is held is then lost with an executor."""
+    """The batches, each with the name of a relation that holds the changes of the source in
+    silver's batches above a number; the relation lasts until the end. Batches that lag behind the
+    number stay as they are, and so do all of them if the changes are many, or if Spark's tasks run
+    elsewhere: then what is held would be lost with an executor."""
     new = [stats for stats in pending.stats if stats.first > above]
     even = {name for name, batch in batches.items() if min(batch.above.values()) >= above}
     if not even or not new or not warehouse.in_one_process or not _few(new):

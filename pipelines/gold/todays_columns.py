@@ -1,8 +1,8 @@
 """The columns that a target would have if it were made today, from all of its history.
 
-What it has is left alone by runs: a type that the configuration says otherwise since, or that
-silver has otherwise since it was decoded again, comes in by `ingest rebuild`, which asks here. A
-decision of the ledger stands: what it keeps out stays out, and what it gave a type keeps that.
+Runs leave the target's columns alone. If the configuration has declared another type since, or
+silver has another one since it was decoded again, that comes in by `ingest rebuild`, which asks
+here. A decision in the ledger stands: what it keeps out stays out, and a type that it gave stays.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def todays_columns(
     keys: Iterable[str],
     before: Callable[[Entry], Mapping[str, str]] = lambda _: {},
 ) -> dict[str, str]:
-    """Column -> Spark type. `wanted`: as messages and configuration have them, keys first; `held`:
-    the target's own, empty where it is gone, none of which goes but what `exclude` names.
-    `lineages`: of each source table, with the names that its images have. What one has dropped is
-    the target's while another sends it. `before`: the types, by lower-case name, that messages had
-    before a change that was not let in."""
+    """Column -> Spark type. `wanted`: as messages and configuration have them, keys first. `held`:
+    the target's own, empty if it is gone; none of them goes except those that `exclude` names.
+    `lineages`: those of the source tables, each with the names that its images have. A column that
+    one source table has dropped stays while another sends it. `before`: the types, by lower-case
+    name, that messages had before a change that was not let in."""
     sent = {
         name.lower()
         for lineage, names in lineages.items()
@@ -88,14 +88,15 @@ def _kept(
     own: Mapping[str, str],
     before: Callable[[Entry], Mapping[str, str]],
 ) -> dict[str, str]:
-    """The types, by lower-case name, of columns to which a change that was not let in gives another
-    type, or whose name another column then has. `own`: those of the target."""
+    """The types, by lower-case name, of columns that a change which was not let in would give
+    another type, or whose name another column would get. `own`: the types of the target."""
     of_ledger = _types(entries)
     kept: dict[str, str] = {}
     for name, entry in _undecided(entries).items():
         stored = own.get(name)
         if stored == "string":
-            # It was made before anything said its type, which the waiting change then changed.
+            # The column was made before anything told its type, and the waiting change would change
+            # that.
             kept[name] = of_ledger.get(name) or before(entry).get(name, stored)
         elif stored is not None:
             kept[name] = stored
@@ -125,7 +126,7 @@ def _types(entries: Iterable[Entry]) -> dict[str, str]:
 
 
 def _added(entries: Iterable[Entry]) -> list[tuple[str, str]]:
-    """The columns that changes in force added, which no message need have shown yet."""
+    """The columns that changes in force added, even if no message has shown them yet."""
     return [(added.name, added.type or "string") for added in only(AddColumn, _effects(entries))]
 
 
@@ -136,8 +137,8 @@ def _effects(entries: Iterable[Entry]) -> Iterable[SchemaChange]:
 
 
 def _undecided(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Columns, in lower case, with another type that waits for its approval or was refused, and the
-    first such change."""
+    """Columns, in lower case, for which another type waits for approval or was refused, each with
+    the first such change."""
     waiting: dict[str, Entry] = {}
     for entry in _not_let_in(entries):
         for change in only(AlterColumnType, entry.effects):

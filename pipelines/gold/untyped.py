@@ -1,4 +1,4 @@
-"""Columns that are string because nobody says what they are: neither the messages nor the YAML."""
+"""Columns that are string because neither the messages nor the YAML say their type."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def untyped_columns(
     new: Collection[str],
     typed: Collection[str],
 ) -> tuple[str, ...]:
-    """Of a target's columns those without a type: of those `before`, and of the `new` ones.
+    """Those of a target's columns that have no type: of those `before`, and of the `new` ones.
 
-    `typed`: columns to which messages give a type now, or statements. The shard column is the
-    product's own.
+    `typed`: columns to which messages or statements give a type now. The shard column is the
+    product's own, and typed.
     """
     shard = (route.shard_column,) if route.shard_column else ()
     known = lowered((*typed, *route.columns, *shard))
@@ -55,8 +55,8 @@ def untyped(
     *,
     targets: Collection[str] | None = None,
 ) -> Iterator[str]:
-    """A sentence for each target (of `targets` alone where given) with columns that have no type,
-    with what to write."""
+    """A sentence for each target with columns that have no type, and what to write about it. With
+    `targets`, only for these."""
     for (source, target), progress in sorted(load_progress(warehouse).items()):
         if source not in sources or not progress.untyped:
             continue
@@ -80,6 +80,6 @@ def untyped(
 
 
 def _declared(source: Source, tables: Iterable[Names]) -> set[str]:
-    """The columns of source tables, in lower case, to which the YAML gives types by now: what is to
-    be done next for those is said by the run that meets them."""
+    """The columns of source tables, in lower case, to which the YAML gives types by now. The run
+    that meets them says what is to be done next."""
     return {name.lower() for table in tables for name in declared_for(source.columns, table)}

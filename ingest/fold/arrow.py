@@ -1,11 +1,11 @@
-"""The exact fold over Arrow batches, for as many keys as there are.
+"""The exact fold over Arrow batches, for any number of keys.
 
-`judge_rows` and `judge_versions` take a batch's events beside what is stored of their keys, and
-give, key by key, either the states the batch leads to or word that the key is late. `fold_history`
-takes the history of late keys and gives their states: of rows the last one of each, of versions
-every one. All read rows sorted by `component`: keys that key changes link share one, so that they
-fold together (semantics.md, 40). Whether a state begins a version is decided once its values are
-typed (`ingest.sql.fold.scd2`).
+`judge_rows` and `judge_versions` take a batch's events with what is stored of their keys. For each
+key they give either the states that the batch leads to, or the result that the key is late.
+`fold_history` takes the history of late keys and gives their states: for rows the last one of each
+key, for versions all of them. All three read rows sorted by `component`: keys that key changes link
+share one, so that they fold together (semantics.md, 40). Whether a state begins a version is
+decided once its values are typed (`ingest.sql.fold.scd2`).
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ RESULTS = (
     ("place", "int"),
     ("stale", "bigint"),
 )
-"""One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event;
-whole: none of their images is partial); `baseless` partial images, by key and coordinates; `passed`
-and `stale`: keys that gold rightly leaves alone in whole or part; `unfit`: some events do not fit.
-A doubtful key has its state as well."""
+"""The columns of a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest
+event; whole: none of their images is partial); `baseless` partial images, by key and coordinates;
+`passed` and `stale`: keys that gold rightly leaves alone, entirely or in part; `unfit`: some events
+do not fit. A doubtful key has its state as well."""
 OUTPUT = typed_columns(RESULTS)
 SCHEMA = arrow_schema(RESULTS)
 ORIGIN = (*MESSAGE, "place")
-"""What `row` of a delivery is called beside the row that a state leaves."""
+"""The columns of a delivery in results; its `row` is called `place`, since `row` is the row that a
+state leaves."""
 _ROWS_OUT = 2_000
 Rows = Iterator[tuple[Any, ...]]
 Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -72,11 +73,11 @@ def judge_rows(
     bounds: LatenessBounds,
     truncates: Sequence[Change] = (),
 ) -> Run:
-    """The function for `mapInArrow` over events of a batch, each with its row's `stored` position
-    and whether it `fits`: has a key and no misfits.
+    """The function for `mapInArrow` over the events of a batch, each with the `stored` position of
+    its row and whether it `fits`: it has a key and no misfits.
 
-    `fresh`: nothing is stored yet, so the batch is the whole history. `truncates`: all there were;
-    where deletes are `soft` what lies below one still counts.
+    `fresh`: nothing is stored yet, so the batch is the whole history. `truncates`: all there have
+    been. With `soft` deletes, what lies below a truncate still counts.
     """
 
     all_truncates = Truncates.of(truncates)
@@ -118,11 +119,11 @@ def judge_versions(
     new_truncates: Sequence[Change],
     again: bool,
 ) -> Run:
-    """The function for `mapInArrow` over events of a batch, each with `stored` (the newest pos of
-    its key's versions), `opened` (that of the open one) and whether it `fits`.
+    """The function for `mapInArrow` over the events of a batch, each with `stored` (the newest pos
+    of its key's versions), `opened` (that of the open one) and whether it `fits`.
 
-    `new_truncates` are those of the batch, `truncates` all there were. `again`: what the batch
-    holds may have been applied before, and not been recorded.
+    `new_truncates` are those of the batch, `truncates` all there have been. `again`: events of the
+    batch may have been applied before without being recorded.
     """
 
     all_truncates = Truncates.of(truncates)
@@ -162,8 +163,8 @@ def judge_versions(
 def fold_history(
     *, soft: bool, by_arrival: bool, truncates: Sequence[Change] = (), versions: bool = False
 ) -> Run:
-    """The function for `mapInArrow` over the history of keys: their states at its end, or with
-    `versions` every state they had.
+    """The function for `mapInArrow` over the history of keys: their last states, or with `versions`
+    every state they had.
 
     `truncates` are those of the source tables concerned; they reach every component.
     """
@@ -189,7 +190,7 @@ def ends_version(truncate: Change, opened: Pos) -> bool:
 
 
 def end_of(truncate: Change, key: Key) -> Change:
-    """What a truncate is to one key."""
+    """What a truncate means for one key."""
     return truncate._replace(op="delete", key=key)
 
 
@@ -198,8 +199,8 @@ def _pos(stored: Sequence[int] | None) -> Pos | None:
 
 
 def _keys(changes: Iterable[Change]) -> list[Key]:
-    """The keys that late changes are of, and those that they took from a row. An insert's old key
-    is left out where its delete tells of it, which may be still to come."""
+    """The keys of late changes, and the keys that they took from a row. The old key of an insert is
+    left out if its delete tells of it, which may be still to come."""
     names = {change.key for change in changes}
     moving = (c for c in changes if c.op != "insert" or in_sequence(c.pos))
     names |= {change.key_before for change in moving}
@@ -207,8 +208,8 @@ def _keys(changes: Iterable[Change]) -> list[Key]:
 
 
 def _unfit(events: Iterable[Mapping[str, Any]]) -> Rows:
-    """Results on the events that do not fit. Where one is the insert of a key change in two
-    messages, its row stays under the old key, and the delete may have taken it from there: that key
+    """The results for events that do not fit. If one of them is the insert of a key change in two
+    messages, its row stays under the old key, from which the delete may have taken it: so that key
     is late."""
     unfit = [event for event in events if not event["fits"]]
     if unfit:
@@ -239,7 +240,7 @@ def _events(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def _change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
-    """A row of `ingest.sql.projection.events` as the fold takes it."""
+    """A row of `ingest.sql.projection.events` as a change for the fold."""
     key, before = event["key"], event["key_before"]
     image = event["image"]
     return Change(
@@ -261,14 +262,14 @@ def _change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
 
 
 def origin_of(event: Mapping[str, Any]) -> Origin:
-    """Where a row that has the columns of a delivery came from."""
+    """The origin of a row that has the columns of a delivery."""
     return event["epoch"], event["topic"], event["partition"], event["offset"], event["row"]
 
 
 def _states(folded: Folded) -> Rows:
     states = dict(folded.states)
     for change in folded.baseless:
-        # A row that it made once, when it had a base, goes.
+        # If it made a row once, when it had a base, that row goes.
         if change.key is not None:
             none = State(None, change.pos, change.table, change.event_time)
             states.setdefault(change.key, none)
@@ -277,7 +278,7 @@ def _states(folded: Folded) -> Rows:
 
 
 def _version(step: Step) -> tuple[Any, ...]:
-    """A row `state` of a version, which begins where the change stands that made it."""
+    """A result `state` for a version, which begins at the change that made it."""
     state, change = step.state, step.gives_back
     if change is not None:
         state = state._replace(pos=change.pos, event_time=change.event_time)

@@ -1,7 +1,7 @@
-"""The truncates of source tables, made ready to be asked about one key after the other.
+"""The truncates of source tables, prepared so that many keys can be looked up.
 
-A table that is emptied every hour has thousands of them in a year, of which a key meets a few: what
-is asked here costs the same however many there are.
+A table that is emptied every hour has thousands of truncates in a year, and a key meets only a few
+of them. A lookup here costs the same however many there are.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ingest.fold.fold import Change, distinct
 from ingest.position import SOURCE_PART, STREAM, Pos, own_stream
 
 _Class = tuple[str, int | None]
-"""A source table, and the stream that a truncate alone reaches (17); None = all of it."""
+"""A source table, and the only stream that a truncate reaches (17); None = all streams."""
 
 
 class Truncates(NamedTuple):
-    """`by_class`: in order, those of each table and stream. `places`: where they stand in the
-    source's log, by table; by arrival that says nothing."""
+    """`by_class`: the truncates of each table and stream, in order. `places`: their places in the
+    source's log, by table; by arrival these say nothing."""
 
     by_class: Mapping[_Class, tuple[Sequence[Pos], Sequence[Change]]]
     places: Collection[tuple[str, Pos]]
@@ -42,17 +42,17 @@ class Truncates(NamedTuple):
         )
 
     def void(self, change: Change) -> bool:
-        """Whether one of the change's source table lies above it."""
+        """Whether a truncate of the change's source table lies above it."""
         return bool(self.next_after([change]))
 
     def stand_beside(self, change: Change) -> bool:
-        """Whether one of the change's source table stands at its very place in the source's log: a
-        copy of the change may stand on the other side of it."""
+        """Whether a truncate of the change's source table stands at exactly its place in the
+        source's log: then a copy of the change may stand on the other side of the truncate."""
         return (change.table, change.pos[:SOURCE_PART]) in self.places
 
     def next_after(self, changes: Iterable[Change]) -> list[Change]:
-        """Of each change the lowest that reach it: of what these changes come to, the others take
-        nothing away, as it is gone by then."""
+        """For each change the lowest truncates that reach it. Later truncates take nothing away of
+        these changes, since it is gone by then."""
         found: dict[tuple[_Class, int], Change] = {}
         for change in changes:
             for name in ((change.table, None), (change.table, change.pos[STREAM])):

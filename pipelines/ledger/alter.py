@@ -1,21 +1,21 @@
 """Approved schema changes carried out on their targets' tables, here and nowhere else.
 
 `carry_out` does it for a run, for a decision, and for what a killed run left; `add_columns` does
-the same of many that add a column each, by one commit. (`_deleted_at`, which no source has, is
-added by `pipelines.targets.table`.) `carry_out` looks at the table as it is, so that each step can
-be done again:
+the same for many entries that add a column each, by one commit. (`_deleted_at`, which no source
+has, is added by `pipelines.targets.table`.) `carry_out` looks at the table as it is, so each step
+can be done again:
 
-1. The columns, as a review of now has it. One that a later change added again, and that this one
-   takes away, begins anew.
+1. The columns, as a review of now proposes them. If this entry takes a column away that a later
+   change has added again, that column begins anew.
 2. The key, as comments on its columns.
 3. The literal DEFAULT in rows from before the change, unless all rows are to be folded again
    (`backfill.py`).
 
-Where columns take each other's names, what is left to do does not show in the table: `a` and `b`
-are there before `a` becomes `b` and `b` becomes `a`, and after it, and doing it twice undoes it.
-There the target itself holds the entry's id from before the first statement on (a property, and so
-a commit), and the commits behind it tell how many statements were carried out. If a
-target's first rows came with such a change already, its columns may be from before it or after it:
+If columns take each other's names, the table does not show what is left to do: `a` and `b` are
+there both before `a` becomes `b` and `b` becomes `a` and after it, and doing it twice undoes it. In
+that case the target itself holds the entry's id, from before the first statement on (as a property,
+which is a commit), and the commits after that one tell how many statements were carried out. If a
+target's first rows came together with such a change, its columns may be from before it or after it:
 they get the types of after it, and their values from history.
 """
 
@@ -72,17 +72,18 @@ from pipelines.targets.table import columns_of, keys_of
 
 
 def carry_out(ledger: Ledger, entry: Entry, route: Route) -> bool:
-    """Change the target's table as the entry has it; whether its rows have to be folded again.
+    """Change the target's table as the entry asks for; gives whether its rows have to be folded
+    again.
 
-    Raises TableError where the table cannot be changed so.
+    Raises TableError if the table cannot be changed so.
     """
     warehouse = ledger.warehouse
-    # With what is excluded under the names that the entry gives.
+    # With excluded columns under the names that the entry gives them.
     route = ledger.route(entry.table) or route
     zone = ledger.warehouse.config.sources[ledger.source].time_zone
     later = changes_behind(entry, ledger.of(entry.table))
     if not entry.recreates:
-        # Of a table that was dropped nothing is left to fit.
+        # Of a table that was dropped, no value is left that would have to fit.
         _check_values(warehouse, route, entry, later=later, zone=zone)
     proposed = proposed_now(ledger, entry, route)
     again = added_again(entry, ledger.of(entry.table))
@@ -104,10 +105,10 @@ def carry_out(ledger: Ledger, entry: Entry, route: Route) -> bool:
     keys = lowered(keys_of(warehouse, route.target))
     kept = freed(entry.effects) & present
     if kept and (kept - keys or others(ledger, entry)):
-        # The column stays for other source tables: this one's rows have it no more.
+        # The column stays for other source tables, but this one's rows no longer have it.
         return True
     if only(DropColumn, entry.effects) and declared_keeping(route).versions:
-        # Versions that the column alone told apart are one from now on.
+        # Versions that differed only in this column are one from now on.
         return True
     if masked_default(entry, route.masks, later) or _had_defaulted(entry):
         return True
@@ -116,15 +117,15 @@ def carry_out(ledger: Ledger, entry: Entry, route: Route) -> bool:
 
 
 def _had_defaulted(entry: Entry) -> bool:
-    """Whether a column that the entry adds with a DEFAULT was there before it: which of its NULLs
-    were sent, history alone tells."""
+    """Whether a column that the entry adds with a DEFAULT was there already: only history tells
+    which of its NULLs were sent."""
     proposed = {added.name.lower() for added in only(AddColumn, entry.proposed)}
     defaulted = (added for added in only(AddColumn, entry.effects) if added.default is not None)
     return any(added.name.lower() not in proposed for added in defaulted)
 
 
 def add_columns(ledger: Ledger, entries: Sequence[Entry], route: Route) -> None:
-    """`carry_out` of entries that add a column each and fill none, by one commit."""
+    """`carry_out` for entries that each add a column and fill none, by one commit."""
     _alter(ledger.warehouse, route, [change for entry in entries for change in entry.proposed])
 
 
@@ -134,7 +135,7 @@ def _alter(warehouse: Warehouse, route: Route, changes: Iterable[ColumnChange]) 
 
 
 def deferred(effect: SchemaChange) -> bool:
-    """Whether something is left to do for it when the target's columns are as wanted."""
+    """Whether the change leaves something to do after the target's columns are as wanted."""
     match effect:
         case AddColumn() | DropColumn() | RenameColumn():
             return False
@@ -183,11 +184,11 @@ def _check_values(
     later: Sequence[LineageEntry],
     zone: str | None,
 ) -> None:
-    """Raise TableError where the target holds a value that has no place in the column's new type:
-    it would be lost."""
+    """Raise TableError if the target holds a value that does not fit the column's new type: it
+    would be lost."""
     columns = columns_of(warehouse, route.target) or {}
     spelling = {name.lower(): name for name in columns}
-    # By the name that it has before the entry's own renames.
+    # Under the name from before the entry's own renames.
     old = {rename.new.lower(): rename.old.lower() for rename in only(RenameColumn, entry.effects)}
     for change in only(AlterColumnType, entry.effects):
         if change.in_place or retyped(change.name, later):
@@ -212,9 +213,9 @@ def _check_values(
 
 
 def _set_key(warehouse: Warehouse, route: Route, wanted: Sequence[str]) -> None:
-    """Make the `wanted` columns the target's key, beside its shard column.
+    """Make the `wanted` columns the target's key, in addition to its shard column.
 
-    Raises TableError where the target lacks one of them.
+    Raises TableError if the target lacks one of them.
     """
     target = warehouse.name("gold", route.target)
     spelling = {name.lower(): name for name in columns_of(warehouse, route.target) or {}}
@@ -234,7 +235,8 @@ def _set_key(warehouse: Warehouse, route: Route, wanted: Sequence[str]) -> None:
 
 
 def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[AddColumn]:
-    """Add again, empty, the columns that the entry took away and a later change had brought."""
+    """Add again, empty, the columns that the entry took away although a later change had added
+    them."""
     types = columns_of(ledger.warehouse, route.target) or {}
     held = {name.lower(): type_ for name, type_ in types.items()}
     taken = {frees(effect): effect for effect in entry.effects}
@@ -272,8 +274,8 @@ MARK = "ingest.ddl"
 
 
 def _types_behind(warehouse: Warehouse, entry: Entry, route: Route) -> list[ColumnChange]:
-    """The changes that give the columns whose names are taken over the types that the source's
-    first row behind the change has, or the declared ones; they are empty then."""
+    """The changes that give columns whose names are taken over the types that they have in the
+    source's first row after the change, or the declared types; the columns are empty then."""
     if entry.target is None or entry.pos is None or not takes_over(entry.effects):
         return []
     silver = warehouse.name("silver", "cdc")
@@ -305,8 +307,8 @@ def _types_behind(warehouse: Warehouse, entry: Entry, route: Route) -> list[Colu
 
 
 class Alteration(NamedTuple):
-    """A commit that changed the target's columns or properties: Delta's name for it, and what the
-    log says of it."""
+    """A commit that changed the target's columns or properties: Delta's name for the operation, and
+    what the log says of it."""
 
     operation: str
     parameters: Mapping[str, str]
@@ -318,9 +320,9 @@ _MARKED = "SET TBLPROPERTIES"
 def _begin_steps(
     warehouse: Warehouse, entry: Entry, proposed: Sequence[ColumnChange]
 ) -> Sequence[ColumnChange]:
-    """The changes to carry out: `proposed`, which were reviewed against the columns as they are,
-    unless names are taken over; then those of the entry that were not carried out before. Where
-    none were, the target is told first that they begin."""
+    """The changes to carry out. Usually these are `proposed`, which were reviewed against the
+    columns as they are. If names are taken over, they are those of the entry that were not carried
+    out before; if none was, the target is told first that they begin."""
     if not takes_over(entry.effects):
         return proposed
     assert entry.target is not None
@@ -340,8 +342,8 @@ def _begin_steps(
 
 
 def carried_out(entry: Entry, alterations: Sequence[Alteration]) -> int | None:
-    """How many of the commits that the entry comes to are among these, in the order of the log;
-    None where they were not begun."""
+    """How many of the entry's commits are among these, in the order of the log; None if they were
+    not begun."""
     begun = [
         place
         for place, (operation, parameters) in enumerate(alterations)
@@ -374,5 +376,5 @@ def _makes(alteration: Alteration, change: ColumnChange) -> bool:
 
 
 def _bare(path: str) -> str:
-    """A column's name, however the log quotes it."""
+    """The name of a column without the quotes that the log puts around it."""
     return path[1:-1].replace("``", "`") if path.startswith("`") else path

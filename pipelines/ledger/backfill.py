@@ -1,18 +1,18 @@
-"""How a column that a schema change adds gets the values of rows from before the change (51).
+"""How a column that a schema change adds gets its values in rows from before the change (51).
 
-- From history, where `backfill_needed`: the target's rows are folded again from all of silver. It
-  is needed where events above the change were applied already, to a table that lacked the column or
-  its DEFAULT; where a column begins anew under a name that the table had; and where names are taken
-  over. A DEFAULT of a column that is masked comes from there too (`masked_default`).
-- By its DEFAULT, else, where it has a literal one: `fill_defaults`, an UPDATE of the rows from
-  before the change.
-- Not at all, else: the source's rows have no value either, and the rows of now hold NULL.
+- From history, if `backfill_needed`: the target's rows are folded again from all of silver. This is
+  needed if events above the change were applied already, to a table that lacked the column or its
+  DEFAULT; if a column begins anew under a name that the table had; and if names are taken over. A
+  DEFAULT of a masked column comes from there too (`masked_default`).
+- Else by its literal DEFAULT, if it has one: `fill_defaults`, an UPDATE of the rows from before the
+  change.
+- Else not at all: the source's rows have no value either, and the present rows hold NULL.
 
 Nothing is folded here: `pipelines/ledger/alter.py` asks, an entry that needs it stays `approved`,
-and `pipelines/gold/approvals.py` has `backfill` of `pipelines/gold/refold.py` fold the rows. There
-the same DEFAULT is read from the other side: `ingest/sql/lineage.py` puts it into the images of
-events from before the change, `ingest/sql/projection.py` into keys. What one of the three gives,
-the others have to.
+and `pipelines/gold/approvals.py` has `backfill` of `pipelines/gold/refold.py` fold the rows. The
+fold meets the same DEFAULT from the other side: `ingest/sql/lineage.py` puts it into the images of
+events from before the change, `ingest/sql/projection.py` into keys. All three must give the same
+value.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from pipelines.targets.table import columns_of
 def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
     """Whether the target has to be folded again after its columns are changed.
 
-    It has where a column begins anew from all of history, where names are taken over, or where
-    events above the change were applied (the highest is at `applied`) while the column was not
-    there or had no default. Rows of a snapshot that was read above it stand below: that they are
-    there shows in what waits for it.
+    It has if a column begins anew from all of history, if names are taken over, or if events above
+    the change were applied (the highest is at `applied`) while the column was not there or had no
+    default. Rows of a snapshot that was read above the change stand below it; that there are such
+    rows shows in what waits for the change.
     """
     if takes_over(entry.effects):
         return True
@@ -63,7 +63,7 @@ def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
     if entry.pos is not None and applied < entry.pos and not entry.waiting_rows:
         return False
     if entry.recreates:
-        # What came since waits for it.
+        # Changes that have come since wait for it.
         return False
     if any(added.default is not None for added in only(AddColumn, entry.effects)):
         return True
@@ -71,7 +71,7 @@ def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
 
 
 def _keeps_values(effect: SchemaChange) -> bool:
-    """Whether a column's values are to go on, as another type or under another name."""
+    """Whether the values of a column are kept, as another type or under another name."""
     match effect:
         case AlterColumnType(in_place=in_place):
             return not in_place
@@ -91,8 +91,8 @@ def _keeps_values(effect: SchemaChange) -> bool:
 
 
 def masked_default(entry: Entry, masks: Iterable[str], later: Sequence[LineageEntry] = ()) -> bool:
-    """Whether a DEFAULT is one of the columns in `masks`, be it by the name that `later` changes
-    gave it: rows have it masked as their values are."""
+    """Whether one of the columns in `masks` has a DEFAULT, under any name that `later` changes gave
+    it: rows then have it masked, like their other values."""
     masked = lowered(masks)
     names = [a.name for a in only(AddColumn, entry.effects) if a.default is not None]
     today = (name_today(name, later) or name for name in names)
@@ -107,10 +107,10 @@ def fill_defaults(
     label: str,
     zone: str | None,
 ) -> None:
-    """Rows from before an ADD COLUMN hold its literal default at the source (51), under the name
-    that `later` changes gave the column.
+    """Put the literal DEFAULT of an ADD COLUMN into rows from before it, as the source's rows have
+    it (51), under the name that `later` changes gave the column.
 
-    Holds where no event above the change was applied yet.
+    Right only if no event above the change was applied yet.
     """
     assert entry.target is not None
     now = columns_of(warehouse, entry.target) or {}

@@ -1,8 +1,8 @@
 """The schema changes and truncates that a run meets in silver, each until it is reviewed.
 
 `coming_statements` takes them up: new ones, and those of tables that were in silver only. What
-online schema tools do to tables of their own counts where those take a table's name; a CREATE of a
-table that was dropped is its new generation.
+online schema tools do to tables of their own counts when these take over a table's name. A CREATE
+of a table that was dropped is its new generation.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pipelines.targets.progress import source_cursor
 
 
 class ComingStatements:
-    """By source table, what is not reviewed yet, in order. Targets are brought forward at once:
-    each takes those of its own source tables."""
+    """The statements that are not reviewed yet, by source table, in order. Targets are brought
+    forward at the same time, and each takes those of its own source tables."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -42,7 +42,7 @@ class ComingStatements:
 
     @property
     def tables(self) -> list[SourceTable]:
-        """The source tables with any, in the order in which these stand."""
+        """The source tables that have statements here, in the order of these."""
         places = {table: [e.place for e in found] for table, found in self._by_table.items()}
         return sorted(places, key=lambda table: places[table])
 
@@ -51,28 +51,28 @@ class ComingStatements:
         return list(self._by_table.get(table, ()))
 
     def take(self, table: SourceTable) -> list[Entry]:
-        """Those of one source table, which come no more."""
+        """The statements of one source table, which are removed here."""
         return self._by_table.pop(table, [])
 
     def take_one(self, entry: Entry) -> None:
-        """Leave one out from now on."""
+        """Remove one statement."""
         others = [other for other in self.of(entry.table) if other.id != entry.id]
         self._by_table[entry.table] = others
 
     def add(self, entry: Entry) -> None:
-        """Let one come, behind the others of its table."""
+        """Add a statement after the others of its table."""
         self._by_table.setdefault(entry.table, []).append(entry)
         self.met.add(entry.id)
 
     def creates(self, entry: Entry) -> bool:
-        """Whether a table is made by an entry, and not as a new generation of one."""
+        """Whether an entry makes a table that is no new generation of an earlier one."""
         read = self._read(entry)
         made = entry.kind == "create_table" or (read is not None and read.creates_table)
         return made and not entry.recreates
 
     def drops(self, entry: Entry) -> bool:
-        """Whether no table has the entry's name behind it. Where a rename is in force, gold follows
-        the table, and what becomes of the name is for `taken_again`."""
+        """Whether no table has the entry's name after it. If a rename is in force, gold follows the
+        table, and `taken_again` deals with the name."""
         if entry.kind in ("ghost", "truncate"):
             return False
         read = self._read(entry)
@@ -84,13 +84,14 @@ class ComingStatements:
         return away and entry.status not in IN_FORCE
 
     def taken_again(self) -> dict[SourceTable, TakenAgain]:
-        """The tables that were renamed and whose names others have since, and those others."""
+        """The tables that were renamed and whose names other tables have by now, each with the
+        other."""
         waiting = map(self._ledger.stated, self)
         return taken_again([*self._ledger.entries.values(), *waiting], self.creates)
 
     def renames_to_come(self, table: SourceTable) -> dict[str, str]:
-        """Of the columns whose renaming is not carried out yet: the new name, in lower case, and
-        the one before it."""
+        """For columns whose renaming is not carried out yet: the new name, in lower case -> the old
+        name."""
         waiting = [entry for entry in self._ledger.of(table) if entry.status in WAITING]
         waiting += map(self._ledger.stated, self.of(table))
         return {
@@ -104,8 +105,8 @@ class ComingStatements:
         return self._ledger.statement(entry) if entry.id in self.met else None
 
     def join_generations(self) -> None:
-        """Make each CREATE of a table that was dropped a new generation of it; the DROP is taken up
-        by that."""
+        """Make each CREATE of a table that was dropped a new generation of it, which takes up the
+        DROP."""
         for entries in self._by_table.values():
             entries.sort(key=lambda entry: entry.place)
             dropped = set[str]()
@@ -128,24 +129,25 @@ class ComingStatements:
         return self._makes_table(entry) and generations.replaces(self._ledger.statement(entry))
 
     def _dropped_before(self, entry: Entry) -> Entry | None:
-        """The DROP that an entry makes good, if it does."""
+        """The DROP that an entry makes good, if there is one."""
         if not self._makes_table(entry):
             return None
         others = [*self._ledger.of(entry.table), *self.of(entry.table)]
         return generations.dropped_before(entry, ((e, self.drops(e)) for e in others))
 
     def _superseded(self, gone: Entry, by: Entry) -> Entry:
-        """A DROP that the CREATE behind it stands for: there is one proposal for both."""
+        """The DROP as superseded by the CREATE after it: there is one proposal for both."""
         route, read = self._ledger.route(gone.table), self._ledger.statement(gone)
         kind: Kind = generations.RENAMED if generations.renames_away(read) else "drop_table"
         target = route.target if route is not None else None
-        # What it would have done, were it a rename, is not done.
+        # If it is a rename, it is not carried out.
         gone = replace(gone, target=target, risk="destructive", kind=kind, effects=())
         return gone.with_status("superseded", why=f"the table was created again: see {by.id}")
 
 
 def coming_statements(ledger: Ledger, pending: PendingChanges) -> ComingStatements:
-    """What the pending changes come with. Steps of schema tools are entered as ignored."""
+    """The statements that come with the pending changes. Steps of schema tools are entered as
+    ignored."""
     coming = ComingStatements(ledger)
     waiting = ledger.held_tables()
     for again in taken_up(
@@ -185,7 +187,7 @@ def _read(
         coming.met.add(entry.id)
         ledger.keep_statement(entry.id, statement)
         if statement.ghost is not None:
-            # It counts once the shadow table takes the name of the table it stands for.
+            # It counts once the shadow table takes over the name of the table that it stands for.
             step = replace(entry, table=entry.table._replace(table=statement.ghost))
             step = replace(step, kind="ghost", risk="none")
             ledger.stage_entry(step.with_status("ignored", why=STEP_OF_ANOTHER))
@@ -201,8 +203,8 @@ def _read(
 def _cut_over(
     ledger: Ledger, coming: ComingStatements, entry: Entry, *, statement: Statement
 ) -> Iterator[tuple[Entry, Statement]]:
-    """What online schema changes have made of the tables whose names their shadow tables take by
-    this statement, where it stands (semantics.md, 53)."""
+    """What online schema changes did to tables whose names their shadow tables take over by this
+    statement, as if done at its position (semantics.md, 53)."""
     for clause in statement.clauses:
         shadow, new = clause.table, clause.new_table
         if clause.kind != "ghost" or new is None or not ghost(shadow.name) or ghost(new.name):
@@ -227,7 +229,7 @@ def _cut_over(
 def _steps(
     ledger: Ledger, coming: ComingStatements, shadow: TableName, *, below: Pos
 ) -> list[tuple[Entry, Statement]]:
-    """What there was of a shadow table below a position, but its renames."""
+    """The statements on a shadow table below a position, without its renames."""
     entries = itertools.chain(ledger.entries.values(), coming)
     of_shadow = (e for e in entries if TableName(*e.table.path).folded() == shadow.folded())
     steps = ((e, ledger.statement(e)) for e in of_shadow if e.place < below)
@@ -241,7 +243,8 @@ def _steps(
 def _of_dropped_database(
     entry: Entry, statement: Statement, tables: Collection[SourceTable]
 ) -> Iterator[tuple[Entry, Statement]]:
-    """What a DROP DATABASE is to those of the source's tables that were in it: each is dropped."""
+    """What a DROP DATABASE means for those of the source's tables that were in it: each is
+    dropped."""
     for gone in (clause.table for clause in statement.clauses if clause.kind == "drop_database"):
         for table in sorted(tables, key=str):
             own = TableName(*table.path)
@@ -259,8 +262,8 @@ def _of_dropped_database(
 def known_as(
     table: SourceTable, statement: Statement, known: Mapping[tuple[str, ...], SourceTable]
 ) -> SourceTable:
-    """The table under the name that its rows have. A shadow table may have got more underscores
-    than one: pt-online-schema-change puts them before its name until that is free."""
+    """The table under the name that its rows have. A shadow table may have more than one underscore
+    in front, since pt-online-schema-change adds them until the name is free."""
     named, name = table, table.table or ""
     while _folded(named) not in known and statement.ghost and name.startswith("_"):
         name = name[1:]

@@ -1,10 +1,10 @@
 """`gold._ddl`: every schema change once, reviewed by policy before it touches gold.
 
 Broadcast copies and replays of one statement have one id (`ingest.ddl.parse.identity`). A change
-that the policy lets in is entered as `approved` before anything is done, and as `applied` when all
-of it is: whatever a crash leaves in between is finished first by the next run
-(`pipelines.gold.approvals`). The rest waits as `pending`, and so do its columns: data for them goes
-on in silver.
+that the policy lets in is entered as `approved` before anything is done, and as `applied` when
+everything is; the next run first finishes what a crash left in between
+(`pipelines.gold.approvals`). The other changes wait as `pending`, and so do their columns: the data
+for them keeps collecting in silver.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from pipelines.targets.rejects import have_misfits, have_rejects
 
 
 def _first_retyping(entries: Iterable[Entry], column: str) -> Entry | None:
-    """The first change that is not in force and gives a column, in lower case, another type."""
+    """The first change that is not in force and gives a column (in lower case) another type."""
     for entry in entries:
         retyped = (change.name.lower() for change in only(AlterColumnType, entry.effects))
         if entry.status not in IN_FORCE and column in retyped:
@@ -79,26 +79,26 @@ def _first_retyping(entries: Iterable[Entry], column: str) -> Entry | None:
 
 
 def _holds(type_: str, before: str) -> bool:
-    """Whether a type has room for every value of the one before it: a text has, too."""
+    """Whether `type_` has room for every value of the type `before`; text has room for all."""
     return type_ == "string" or widens(canonical_type(before), canonical_type(type_))
 
 
 class Verdict(NamedTuple):
-    """What becomes of an entry, and why, where there is more to say than the entry does."""
+    """What becomes of an entry, and why, if there is more to say than the entry does."""
 
     status: Status
     why: str | None = None
 
 
 def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
-    """What the policy says of a reviewed entry; `others`: those of its table."""
+    """What the policy says about a reviewed entry; `others`: the entries of its table."""
     others = list(others)
     waits = readded(entry, others)
     if waits:
         names = ", ".join(map(name_after, waits))
         return Verdict("pending", f"{names} is taken away by a change that waits itself")
     if entry.risk == "none":
-        # What an excluded column is called from now on is so, whatever anybody decides.
+        # The new name of an excluded column is a fact, whatever anybody decides.
         named = any(isinstance(effect, DropColumn | RenameColumn) for effect in entry.effects)
         return Verdict("applied" if named else "ignored", entry.why or "nothing to change in gold")
     if renames_another(entry, others):
@@ -108,7 +108,7 @@ def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
         return Verdict("applied")
     choice = policy.choice(entry.risk)
     if is_unsent(entry) and choice == "apply":
-        # That nothing came is not said by the source.
+        # The source did not say that the column is gone; it only no longer came.
         choice = "review"
     match choice:
         case "apply":
@@ -122,14 +122,14 @@ def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
 
 
 def retypes(entry: Entry) -> bool:
-    """Whether the entry waits for another type of a column, and for no other key."""
+    """Whether the entry waits only for other types of columns, and not for another key."""
     waits = entry.status in WAITING and bool(only(AlterColumnType, entry.effects))
     return waits and not only(ChangeKey, entry.effects)
 
 
 def overtaken(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
-    """Of `others`, those of its table, waiting changes from before the entry of columns that it
-    ends."""
+    """Those `others` of the entry's table that wait, come from before it, and are about columns
+    that it ends."""
     if entry.pos is None:
         return []
     others = list(others)
@@ -140,28 +140,28 @@ def overtaken(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
         if other.pos is not None and other.pos < entry.pos
     ]
     if not waiting:
-        # As mostly; hundreds of columns may be added one after the other.
+        # The usual case, asked first: hundreds of columns may be added one after the other.
         return []
     ends = {column_of(change) for change in only(DropColumn, entry.effects)}
     ends |= {column_of(change) for change in added_again(entry, others)}
     return [
         other
         for other in waiting
-        # A column that was renamed and then dropped is there under its old name: whether it goes
-        # is for who decides on the rename.
+        # A column that was renamed and then dropped is still there under its old name; the decision
+        # on the rename says whether it goes.
         if not only(RenameColumn, other.effects)
         if all((brings(effect) or column_of(effect)) in ends for effect in other.effects)
     ]
 
 
 def superseded_by(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
-    """Those that the entry overtakes, as they are once it is let in."""
+    """The entries that this one overtakes, as they are once it is let in."""
     why = Overtaken(entry.id)
     return [other.with_status("superseded", why=why) for other in overtaken(entry, others)]
 
 
 def waiting_again(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
-    """Those that the entry overtook, as they are once it has failed."""
+    """The entries that this one overtook, as they are once it has failed."""
     overtaken_by = Overtaken(entry.id)
     return [
         replace(other, status="pending", reason=None, why=None, decided_by=None, decided_at=None)
@@ -171,8 +171,8 @@ def waiting_again(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
 
 
 def recreate_missing(ledger: Ledger, coming: ComingStatements) -> bool:
-    """Carry out the new generations of tables that have no target, where there is nothing to
-    review; whether silver got truncates by that, which what was counted before lacks."""
+    """Carry out the new generations of tables that have no target; there is nothing to review.
+    Gives whether silver got truncates by it, which earlier counts lack."""
     fresh = [
         entry
         for entry in coming
@@ -202,11 +202,11 @@ def begin_columns(
     lowest: Pos | None,
     coming: ComingStatements,
 ) -> dict[str, str]:
-    """The columns a new target begins with: those of its rows before the first schema change.
+    """The columns that a new target begins with: those of its rows before the first schema change.
 
     `wanted`: as the messages and the configuration have them. A column keeps its own earlier type
-    if another one has taken its name since, or if today's type would not hold its values. What
-    changed before the first row is settled here: there was nothing to review.
+    if another column has taken its name since, or if today's type would not hold its values.
+    Changes from before the first row are settled here, since there was nothing to review.
     """
     for entry in coming.take(table):
         if entry.pos is None or lowest is None or entry.pos < lowest:
@@ -231,8 +231,8 @@ def begin_columns(
 def _own_types(
     ledger: Ledger, table: SourceTable, met: Sequence[Entry], *, wanted: Mapping[str, str]
 ) -> dict[str, str]:
-    """The types, by lower-case name, that columns had before the first change after which their
-    name is another column's, or their type one that does not hold their values."""
+    """The types, by lower-case name, that columns had before the first change which gave their name
+    to another column, or gave them a type that does not hold their values."""
     route = ledger.route(table)
     declared = lowered(route.columns) if route is not None else set()
     reused = names_reused(met)
@@ -252,7 +252,7 @@ def _own_types(
 
 
 def foreseen(ledger: Ledger, coming: ComingStatements) -> list[Entry]:
-    """The statements, as the policy will have them; nothing is done."""
+    """The statements as the policy will decide them; nothing is done."""
     found = []
     waiting = ledger.held_tables(map(ledger.stated, coming))
     for entry in coming:
@@ -267,14 +267,14 @@ def foreseen(ledger: Ledger, coming: ComingStatements) -> list[Entry]:
 
 
 def settle_rest(ledger: Ledger, coming: ComingStatements) -> None:
-    """Settle what concerns tables without rows in this run, and write the entries."""
+    """Settle the statements on tables without rows in this run, and write the entries."""
     waiting = ledger.held_tables()
     for table in coming.tables:
         first = ledger.first_name(table)
         route = ledger.route(first)
         entries = coming.take(table)
         if route is not None and ledger.target_exists(first):
-            # A rename that was let in just now may have made the table another's.
+            # A rename that was let in just now may have changed which table this is.
             for entry in entries:
                 coming.add(replace(entry, table=first))
             apply_statements(ledger, first, route, coming=coming)
@@ -287,8 +287,8 @@ def settle_rest(ledger: Ledger, coming: ComingStatements) -> None:
 
 
 def _unreviewed(ledger: Ledger, entry: Entry, waiting: Collection[SourceTable]) -> Entry:
-    """An entry of a table without a target; one that is `waiting` for its rename, as its changes
-    do, is taken up once that is decided."""
+    """An entry of a table without a target. If the table is `waiting` for its rename, as its
+    changes do, the entry is taken up once the rename is decided."""
     route = ledger.route(entry.table) if entry.table not in waiting else None
     why = "the table waits for its rename" if entry.table in waiting else None
     read = ledger.statement(entry)
@@ -302,7 +302,7 @@ def _unreviewed(ledger: Ledger, entry: Entry, waiting: Collection[SourceTable]) 
 
 
 def _name_taken_by(ledger: Ledger, read: Statement) -> RenameTable | None:
-    """The renaming among a statement's clauses to a name that a table with a target has."""
+    """The rename in a statement that gives its table a name which a table with a target has."""
     for change in only(RenameTable, schema_changes(read.clauses, {})):
         table = SourceTable(ledger.source, change.db, change.schema, change.name)
         if ledger.target_exists(table):
@@ -313,8 +313,8 @@ def _name_taken_by(ledger: Ledger, read: Statement) -> RenameTable | None:
 def apply_statements(
     ledger: Ledger, table: SourceTable, route: Route, *, coming: ComingStatements
 ) -> bool:
-    """Take up the DDL of a source table, and carry out what the policy lets in; whether there was
-    any."""
+    """Take up the DDL of a source table, and carry out what the policy lets in; gives whether there
+    was any."""
     waiting = coming.take(table)
     for entry in waiting:
         if entry.kind == "truncate":
@@ -333,8 +333,8 @@ def apply_statements(
 
 
 def begin_again(ledger: Ledger, table: SourceTable, route: Route) -> bool:
-    """Carry out, before the rows, what a run left that was killed while it made the target (see
-    `unfinished`); whether there was any."""
+    """Carry out, before the rows, what was left by a run that was killed while it made the target
+    (see `unfinished`); gives whether there was any."""
     left = [entry for entry in ledger.of(table) if entry.status == "approved"]
     for entry in left:
         _begin(ledger, entry, route)
@@ -342,7 +342,7 @@ def begin_again(ledger: Ledger, table: SourceTable, route: Route) -> bool:
 
 
 def enter(ledger: Ledger, entries: Iterable[Entry], route: Route) -> None:
-    """Take up reviewed entries, each as it comes: decide by the policy, and begin what that lets
+    """Take up reviewed entries, one by one: decide each by the policy, and begin what that lets
     in."""
     for entry in entries:
         taken = _taken_up(ledger, entry, route)
@@ -351,9 +351,9 @@ def enter(ledger: Ledger, entries: Iterable[Entry], route: Route) -> None:
 
 
 def review_again(ledger: Ledger, entries: Iterable[Entry], route: Route) -> None:
-    """Review the waiting entries of a target whose columns were made anew, and decide those of
-    which something else comes now: what had to be replaced while the column was string may be a
-    widening. What the policy lets in is `approved`, for the next run of gold to see through."""
+    """Review the waiting entries of a target whose columns were made anew, and decide those for
+    which the result differs: what had to be replaced while the column was string may be a widening
+    now. What the policy lets in becomes `approved`, for the next run of gold to see through."""
     for entry in entries:
         again = reviewed(ledger, entry, route)
         if (again.risk, again.proposed) != (entry.risk, entry.proposed):
@@ -362,9 +362,9 @@ def review_again(ledger: Ledger, entries: Iterable[Entry], route: Route) -> None
 
 
 def review_retyped(ledger: Ledger) -> None:
-    """Review again what waits for another type of a column that has another one by now: a rebuild
-    was killed before it did. What failed may have been half done itself: who approves it again sees
-    it through."""
+    """Review again what waits for another type of a column that has another type by now: a rebuild
+    was killed before it did that. A failed entry is left alone, since it may be half done; whoever
+    approves it again sees it through."""
     waiting = [e for e in ledger.entries.values() if e.status == "pending" and retypes(e)]
     for entry in waiting:
         route = ledger.route(entry.table)
@@ -375,14 +375,14 @@ def review_retyped(ledger: Ledger) -> None:
 
 
 def enter_columns(ledger: Ledger, entries: Sequence[Entry], route: Route) -> None:
-    """Take up reviewed entries that add a column each: what the policy lets in by one change of the
-    target and one of the ledger."""
+    """Take up reviewed entries that add a column each. What the policy lets in is carried out by
+    one change of the target and written by one change of the ledger."""
     taken = [taken for entry in entries if (taken := _taken_up(ledger, entry, route)) is not None]
     begun = ledger.save_entries([entry for entry in taken if entry.status == "approved"])
     try:
         add_columns(ledger, begun, route)
     except PySparkException:
-        # Which of them it is shows when they are added one by one.
+        # Adding them one by one shows which of them it is.
         for entry in begun:
             _begin(ledger, entry, route)
         return
@@ -392,7 +392,7 @@ def enter_columns(ledger: Ledger, entries: Sequence[Entry], route: Route) -> Non
 
 
 def _taken_up(ledger: Ledger, entry: Entry, route: Route) -> Entry | None:
-    """The entry, decided; None where it is known and undecided, or has no part."""
+    """The entry, decided; None if it is known and undecided, or has no part in the target."""
     known = ledger.entries.get(entry.id)
     if known is not None and not entry.version:
         if known.status not in ("applied", "superseded"):
@@ -404,7 +404,7 @@ def _taken_up(ledger: Ledger, entry: Entry, route: Route) -> Entry | None:
 
 
 def _decided(ledger: Ledger, entry: Entry, route: Route) -> Entry:
-    """The entry as the policy has it."""
+    """The entry as the policy decides it."""
     status, why = decide(entry, route.ddl, ledger.of(entry.table))
     if status == "pending":
         return replace(entry, status=status, why=why or entry.why)
@@ -412,9 +412,9 @@ def _decided(ledger: Ledger, entry: Entry, route: Route) -> Entry:
 
 
 def _begin(ledger: Ledger, entry: Entry, route: Route) -> None:
-    """Carry an approved entry out as far as that can be before the rows of the batch: where rows
-    have to be folded again it stays `approved` for `pipelines.gold.approvals` to finish, which
-    alone changes keys. What is too early stays so, too."""
+    """Carry out an approved entry as far as that can be done before the rows of the batch. If rows
+    have to be folded again, it stays `approved`, and `pipelines.gold.approvals` finishes it; only
+    there are keys changed. An entry that is too early stays approved as well."""
     if ledger.too_early(entry):
         ledger.stage_entry(entry)
         return
@@ -433,8 +433,8 @@ def _begin(ledger: Ledger, entry: Entry, route: Route) -> None:
 
 
 def _frees_rejects(ledger: Ledger, entry: Entry, route: Route) -> bool:
-    """Whether events were set aside for a value of a column that the entry takes away, or for want
-    of one that it tells the name of: they are tried again once that is so."""
+    """Whether events were set aside for a value of a column that the entry removes, or for want of
+    a column whose name it tells: these events are tried again once it is carried out."""
     of_target = ledger.warehouse, ledger.source, route.target
     gone = [change.name for change in only(DropColumn, entry.effects)]
     if gone and have_misfits(*of_target, columns=gone):
@@ -452,7 +452,8 @@ def _frees_rejects(ledger: Ledger, entry: Entry, route: Route) -> bool:
 
 
 def _stage_applied(ledger: Ledger, entry: Entry) -> None:
-    """The entry as applied: what waited of columns that it ends has nothing to wait for."""
+    """Stage the entry as applied, and as superseded the entries that waited for columns which it
+    ends."""
     ledger.stage_entry(replace(entry, status="applied"))
     for other in superseded_by(entry, ledger.of(entry.table)):
         ledger.stage_entry(other)

@@ -1,8 +1,8 @@
-"""Schema changes that no DDL announced: columns, types and keys that turn up in data.
+"""Schema changes that no DDL announced: columns, types and keys that show only in the data.
 
-They become entries of the ledger, under the same policy as DDL. A column that a decision keeps
-out of gold, or that a rename or drop ended for the events it comes with, is no drift. A DDL that
-arrives after its data joins the entry that its data made (semantics.md, 54).
+They become entries of the ledger, under the same policy as DDL. It is no drift if a decision keeps
+a column out of gold, or if a rename or drop had ended the column for the events that it comes with.
+A DDL that arrives after its data joins the entry that the data made (semantics.md, 54).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _WHOLE_ROWS = {name for name, format_ in FORMATS.items() if format_.whole_rows}
 
 
 class Drift:
-    """What the data of a source table shows beside its DDL, as entries to be taken up on the
-    table's way to its target."""
+    """What the data of a source table shows that its DDL does not say, as entries to be taken up
+    before the data is applied to the target."""
 
     def __init__(self, ledger: Ledger, table: SourceTable, route: Route) -> None:
         self._ledger = ledger
@@ -54,7 +54,7 @@ class Drift:
         self._route = route
 
     def new_columns(self, columns: Mapping[str, str], *, wanted: Mapping[str, str]) -> list[Entry]:
-        """The columns `wanted` that came, and the target has not."""
+        """Those of the columns `wanted` that came and that the target does not have."""
         held = lowered(columns)
         added = [
             change
@@ -78,8 +78,8 @@ class Drift:
         wanted: Mapping[str, str],
         typed: Collection[str],
     ) -> Iterator[Entry]:
-        """The columns `wanted` that came with a type (`typed`), or have a declared one, which the
-        target's does not hold."""
+        """Those of the columns `wanted` whose type in the target does not hold their values, and
+        that came with a type (`typed`) or have a declared one."""
         spelling = {name.lower(): name for name in columns}
         declared = lowered(self._route.columns)
         for name, type_ in wanted.items():
@@ -93,12 +93,13 @@ class Drift:
                 yield replace(self._retyped(columns, change), why=why)
 
     def declared(self) -> Iterator[Entry]:
-        """Declared types that are wider than, or other than, those of the target."""
+        """Declared types that are wider than those of the target, or differ from them."""
         columns = columns_of(self._ledger.warehouse, self._route.target) or {}
         return self.other_types(columns, wanted=self._route.columns, typed=())
 
     def outgrown(self, numbers: Mapping[str, Sequence[str]]) -> Iterator[Entry]:
-        """The wider types that numbers which did not fit need (23); `numbers`: by column."""
+        """The wider types that are needed for numbers which did not fit (23); `numbers`: by
+        column."""
         columns = columns_of(self._ledger.warehouse, self._route.target) or {}
         declared = lowered(self._route.columns)
         for name, texts in numbers.items():
@@ -118,7 +119,8 @@ class Drift:
         return of_data(entry, self._route, columns, keys=keys)
 
     def reserved_names(self, columns: Iterable[str]) -> Iterator[Entry]:
-        """The columns that have another name in gold than at the source (73), settled."""
+        """The columns that have another name in gold than at the source (73), as settled
+        entries."""
         for name in filter(renamed_in_gold, columns):
             id_ = _id("aside", str(self._table), self._route.target, name.lower())
             if id_ not in self._ledger.entries:
@@ -134,7 +136,8 @@ class Drift:
                 yield entry.with_status("applied", why=why)
 
     def other_key(self, held: Sequence[str], *, names: Sequence[str]) -> Iterator[Entry]:
-        """The key, where it differs from the one the target was made with (21) and is not known."""
+        """The key, if it differs from the one the target was made with (21) and is not known
+        yet."""
         shard = (self._route.shard_column or "").lower()
         change = ChangeKey(tuple(name for name in names if name.lower() != shard))
         known = (effect for entry in self._ledger.of(self._table) for effect in entry.effects)
@@ -146,7 +149,8 @@ class Drift:
             yield replace(of_data(entry, self._route, {}, keys=held), why=why)
 
     def sent_again(self, stats: Sequence[BatchStats]) -> list[Entry]:
-        """What waits because a column came no longer, taken back where it comes again."""
+        """Entries that waited because a column no longer came, taken back because it comes
+        again."""
         sent, top = _sent(stats), max((s.highest for s in stats if s.highest), default=())
         return [
             entry.with_status("ignored", why=SentAgain())
@@ -163,10 +167,10 @@ class Drift:
         listed: Sequence[str] | None,
         never: Collection[str],
     ) -> tuple[list[Entry], tuple[str, ...]]:
-        """The columns that whole images have no longer, and did have; and, in lower case, those
-        that the source table never sent: `never`, as known before, and those found now.
+        """The columns that whole images had and no longer have; and, in lower case, those that the
+        source table never sent: `never`, as known before, and those found now.
 
-        `columns`: those of the target beside its key; `listed`: those that came with a type, where
+        `columns`: those of the target without its key. `listed`: those that came with a type, if
         the messages tell types.
         """
         sent = _sent(stats)
@@ -196,8 +200,8 @@ class Drift:
         return gone, tuple(sorted(never | (lacking.keys() - last.keys())))
 
     def _going(self, column: str) -> bool:
-        """Whether the ledger has it that the column goes, decided or not; or that it is gone, and
-        the target keeps it for other source tables."""
+        """Whether the ledger has a change, decided or not, by which the column goes; or it is gone,
+        and the target keeps it only for other source tables."""
         return ended(self._ledger.lineage(self._table), column) is not None or any(
             frees(effect) == column
             for entry in self._ledger.of(self._table)
@@ -206,14 +210,15 @@ class Drift:
         )
 
     def _last(self, names: Sequence[str]) -> dict[str, Pos]:
-        """Of columns, in lower case, the highest position of a change that had each, or said that
-        it was not supplied; none of those that never came."""
+        """For columns, in lower case, the highest position of a change that had the column or said
+        that it was not supplied; columns that never came are left out."""
         found = columns_sent.last_known(self._changes(), names)
         rows = self._ledger.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
     def _since(self, last: Mapping[str, Pos]) -> dict[str, Pos]:
-        """Of columns the position of the first new row behind the last change that had each."""
+        """For columns, the position of the first new row after the last change that had the
+        column."""
         if not last:
             return {}
         found = columns_sent.new_rows_above(self._changes(), last.values())
@@ -223,7 +228,7 @@ class Drift:
         return {name: tuple(pos) for name, pos in pairs if pos is not None}
 
     def _firsts(self, names: Sequence[str]) -> dict[str, Pos]:
-        """Of columns, in lower case, the lowest position of a change that has each."""
+        """For columns, in lower case, the lowest position of a change that has the column."""
         found = columns_sent.first_sent(self._changes(), names)
         rows = self._ledger.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
@@ -231,7 +236,7 @@ class Drift:
     def _first(
         self, change: AddColumn | AlterColumnType | ChangeKey, above: Pos | None = None
     ) -> Pos | None:
-        """The lowest position of a row's change that shows the schema change; None where there is
+        """The lowest position of a row change that shows the schema change; None if there is
         none."""
         where = "true" if above is None else above_pos(above)
         match change:
@@ -249,13 +254,13 @@ class Drift:
         return tuple(row[0]) if row is not None and row[0] is not None else None
 
     def _changes(self, *, kind: str = "change") -> str:
-        """SQL of a source table's changes, or its rows of another kind."""
+        """SQL of the source table's changes, or of its rows of another kind."""
         silver = self._ledger.warehouse.name("silver", "cdc")
         return silver_changes(silver, [self._table], "true", kind=kind)
 
     def _kept_out(self, change: AddColumn | AlterColumnType) -> bool:
         """Whether the ledger has a decision on this, or waits for one."""
-        # What had nothing to change in gold decided nothing either, unless it waits.
+        # An entry that had nothing to change in gold has decided nothing, unless it waits.
         open_ = (
             entry
             for entry in self._ledger.of(self._table)
@@ -265,7 +270,7 @@ class Drift:
         return any(_keeps_out(effect, change) for entry in open_ for effect in entry.effects)
 
     def _over(self, change: AddColumn | AlterColumnType) -> bool:
-        """Whether the column, or type, is of before a change that ended it."""
+        """Whether the column or type is from before a change that ended it."""
         lineage, name = self._ledger.lineage(self._table), change.name.lower()
         added = isinstance(change, AddColumn)
         since = ended(lineage, name) if added else retypings(lineage).get(name)
@@ -274,7 +279,7 @@ class Drift:
 
 def announced(entry: Entry, others: Iterable[Entry]) -> tuple[Entry, list[Entry]]:
     """The entry of the drift, among `others` of its table, that this DDL announces late, with the
-    DDL in it; else the entry itself, and the drifts that it takes the place of, settled."""
+    DDL joined to it; else the entry itself, with the drifts that it replaces, settled."""
     ours = {_shown(effect) for effect in entry.effects}
     drifts = [
         other
@@ -318,7 +323,7 @@ def _sent(stats: Iterable[BatchStats]) -> set[str]:
 
 
 def _shown(effect: SchemaChange) -> tuple[str, str | None]:
-    """What of an effect shows in data: a new column, another type of one, or one that is gone."""
+    """What data shows of a change: a new column, another type of one, or one that is gone."""
     if isinstance(effect, AddColumn):
         return "new", column_of(effect)
     return "type" if isinstance(effect, AlterColumnType) else "gone", column_of(effect)

@@ -1,4 +1,4 @@
-"""One row of `gold._ddl`, the table with one for each schema change, and both ways between."""
+"""One row of `gold._ddl`, which has one for each schema change, and the conversion both ways."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ Status = Literal["pending", "approved", "applied", "rejected", "ignored", "super
 """What became of a schema change so far."""
 WAITING = ("pending", "failed")
 IN_FORCE = ("approved", "applied", "superseded")
-"""Statuses in which a schema change tells how earlier events are read. A superseded one was
+"""Statuses in which a schema change determines how earlier events are read. A superseded change was
 overtaken by a later one that was applied."""
 POLICY = "policy"
 
 
 class Overtaken(msgspec.Struct, frozen=True, tag=True):
-    """A change waited for its approval while a later one, `by`, ended its columns."""
+    """A change waited for approval while a later one, `by`, ended its columns."""
 
     by: str
 
@@ -77,7 +77,7 @@ class Overtaken(msgspec.Struct, frozen=True, tag=True):
 
 
 class SentAgain(msgspec.Struct, frozen=True, tag=True):
-    """A column that came no longer came again."""
+    """A column that had no longer come came again."""
 
     def __str__(self) -> str:
         return "it is sent again"
@@ -89,9 +89,8 @@ Reason = Overtaken | SentAgain
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """One schema change. `effects`: what it does once approved; `proposed`: how the target's
-    columns change for it. `reason`: why it was settled, where something hangs on that; `why` is for
-    people.
-    `joined`: ids of statements that it stands for beside its own, as the DDL of a drift (54).
+    columns change for it. `reason`: why it was settled, if something depends on that; `why` is for
+    people. `joined`: ids of further statements that it stands for, such as the DDL of a drift (54).
     `version` 0: not written yet."""
 
     id: str
@@ -116,7 +115,7 @@ class Entry:
 
     @property
     def place(self) -> Pos:
-        """Where it stands among others: before all, where nobody says where."""
+        """Its position among the others; one without a position comes first."""
         return self.pos or ()
 
     @property
@@ -154,7 +153,7 @@ class Entry:
     def with_status(
         self, status: Status, *, by: str = POLICY, why: str | Reason | None = None
     ) -> Entry:
-        """The entry with a decision, and who took it when."""
+        """The entry with a decision, and who took it and when."""
         return replace(
             self,
             status=status,
@@ -166,7 +165,7 @@ class Entry:
 
 
 class _Typed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an entry holds of types, as the JSON in `effects`."""
+    """The typed part of an entry, as the JSON in `effects`."""
 
     effects: tuple[SchemaChange, ...] = ()
     proposed: tuple[ColumnChange, ...] = ()
@@ -222,11 +221,11 @@ def write_entries(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]
 
 
 def lineage_of(entries: Iterable[Entry]) -> Lineage:
-    """The schema changes, of one source table, through which its events are read.
+    """The schema changes of one source table through which its events are read.
 
-    A column that waits to be added or to be called so, or was refused, while the target has another
-    of that name is hidden: what comes for it must not enter the other one (52), which stays where
-    somebody refused to let it go.
+    A column is hidden if adding it, or giving it this name, waits or was refused while the target
+    has another column of that name: what comes for it must not get into the other column (52),
+    which stays because somebody refused to let it go.
     """
     own = [entry for entry in entries if entry.pos is not None]
     kept = (*WAITING, "rejected")
@@ -240,7 +239,7 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
     placed += [
         (entry.pos, again, True)
         for entry in own
-        # As mostly nothing waits that frees a name, most entries are not looked at closely.
+        # Usually nothing waits that frees a name, so most entries need no closer look.
         if entry.pos is not None and any(brings(e) in ever_freed for e in entry.effects)
         for again in readded(entry, own, kept=kept, own=True)
     ]
@@ -248,8 +247,8 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
 
 
 def changes_behind(entry: Entry, others: Iterable[Entry]) -> list[LineageEntry]:
-    """The changes of columns in force from behind an entry, `others` of its source table, in
-    order: new types that Delta widens to in place among them."""
+    """The changes of columns in force after an entry, in order, new types that Delta widens to in
+    place included; `others`: the entries of its source table."""
     if entry.pos is None:
         return []
     later = [
@@ -269,9 +268,9 @@ def changes_behind(entry: Entry, others: Iterable[Entry]) -> list[LineageEntry]:
 def readded(
     entry: Entry, others: Iterable[Entry], *, kept: Collection[str] = WAITING, own: bool = False
 ) -> list[AddColumn | RenameColumn]:
-    """What an entry that is not let in would bring under names that another column has still: one
-    that an earlier entry of the same source table would take away, which is not let in either, by
-    its status (`kept`). `own`: or that the entry takes away itself."""
+    """The columns that an entry which is not let in would bring under names that another column
+    still has: an earlier entry of the same source table would take that column away, and is not let
+    in either, by its status (`kept`). `own`: or the entry takes it away itself."""
     if entry.status not in (*WAITING, "rejected", "ignored") or entry.pos is None:
         return []
     brought_again = [e for e in entry.effects if isinstance(e, AddColumn | RenameColumn)]
@@ -289,8 +288,8 @@ def readded(
 
 
 def renames_another(entry: Entry, others: Collection[Entry]) -> Entry | None:
-    """The waiting change that brings a column which the entry renames, while another one of that
-    name is there, which waits to go."""
+    """The waiting change that brings the column which the entry renames, while another column of
+    that name is there and waits to go."""
     old = {rename.old.lower() for rename in only(RenameColumn, entry.effects)}
     for other in others if old else ():
         before = other.place < entry.place
@@ -301,20 +300,20 @@ def renames_another(entry: Entry, others: Collection[Entry]) -> Entry | None:
 
 
 def is_unsent(entry: Entry) -> bool:
-    """Whether no statement says so, but a column came no longer."""
+    """Whether the entry is about a column that no longer comes although no statement says so."""
     return entry.statement is None and entry.kind == "drop_column"
 
 
 def was_hidden(entry: Entry, others: Iterable[Entry]) -> bool:
-    """Whether, until now, what came for a column that an approved entry adds was kept out of an
+    """Whether what came for a column that an approved entry adds was kept out, until now, of an
     earlier column of that name, which stays (see `lineage_of`)."""
     waiting = replace(entry, status="pending")
     return bool(readded(waiting, others, kept=("rejected",)))
 
 
 def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
-    """What an entry adds under a name that the target still has from a change before it, which it
-    overtook or overtakes."""
+    """The columns that an entry adds under names that the target still has from before an earlier
+    change, which the entry overtook or overtakes."""
     open_ = [
         replace(other, status="pending") if other.reason == Overtaken(entry.id) else other
         for other in others
@@ -323,9 +322,8 @@ def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
 
 
 def naming_of(entries: Iterable[Entry]) -> Lineage:
-    """The changes in force by which columns of one source table are called as they are, from behind
-    the newest of its new generations: a column of before is none of those that are there now,
-    whatever its name."""
+    """The changes in force that give the columns of one source table their present names, from its
+    newest generation on: a column from before it is none of the present ones, whatever its name."""
     placed = [entry for entry in entries if entry.pos is not None]
     begun = max(
         (e.pos for e in placed if e.status in IN_FORCE and e.recreates and e.pos),
@@ -336,8 +334,8 @@ def naming_of(entries: Iterable[Entry]) -> Lineage:
 
 
 def names_reused(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """The names, in lower case, that another column takes once a column has given them up, and the
-    change that gave each up first. `entries`: of one source table, in order of position."""
+    """The names, in lower case, that another column takes after a column has given them up, each
+    with the change that gave it up first. `entries`: of one source table, in order of position."""
     given_up: dict[str, Entry] = {}
     found: dict[str, Entry] = {}
     for entry in entries:

@@ -1,14 +1,14 @@
 """A table dropped and created again (semantics.md, 77): a new generation under an old name.
 
-1. The CREATE takes up the DROP before it: the ledger has one proposal for both. Until it is decided
-   the table's changes wait in silver, those of the old generation that come late too.
-2. Applied, it is a truncate at the CREATE's position: the row that silver has of the statement is
+1. The CREATE takes up the DROP before it, so the ledger has one proposal for both. Until it is
+   decided, the table's changes wait in silver, late ones of the old generation included.
+2. Applied, it is a truncate at the position of the CREATE: silver's row of the statement is
    appended to silver once more, as a change that empties the table. So every way of reading history
-   (folds, versions, as-of, rebuild, reconcile) knows it, and nothing has to be told twice. A row
-   that is there already is not appended again.
-3. Columns that the new table has, and gold has not, are added; others stay.
+   (folds, versions, as-of, rebuild, reconcile) knows it without being told. If the row is there
+   already, it is not appended again.
+3. Columns that the new table has and gold does not are added; the others stay.
 
-Where silver is decoded anew these rows are lost with the others: `empty` brings them back.
+When silver is decoded anew, these rows are lost with the others; `empty` brings them back.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ from pipelines.targets.progress import micros_of
 
 RENAMED: Kind = "rename_table"
 DROPPED = ("drop_table", "change_partition")
-"""Clauses behind which a CREATE TABLE of the same name makes a table without the rows of before."""
+"""Kinds of clauses after which a CREATE TABLE of the same name makes a table without the earlier
+rows."""
 
 
 def drops(read: Statement) -> bool:
-    """Whether the table is gone behind the statement."""
+    """Whether the table is gone after the statement."""
     kinds = [clause.kind for clause in read.clauses]
     return "drop_table" in kinds and "create_table" not in kinds[kinds.index("drop_table") :]
 
 
 def renames_away(read: Statement) -> bool:
-    """Whether the table has another name behind the statement."""
+    """Whether the table has another name after the statement."""
     return any(clause.kind == RENAMED for clause in read.clauses)
 
 
 def replaces(read: Statement) -> bool:
-    """Whether the one statement drops its table and creates it."""
+    """Whether one statement both drops its table and creates it."""
     kinds = [clause.kind for clause in read.clauses]
     if "create_table" not in kinds:
         return False
@@ -61,7 +62,7 @@ def replaces(read: Statement) -> bool:
 
 def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry | None:
     """The DROP that this CREATE makes good: the last one before it, unless the table was created
-    again since. `others`: entries of the table, each with whether it is a DROP."""
+    again in between. `others`: entries of the table, each with whether it is a DROP."""
     found: Entry | None = None
     for other, gone in sorted(others, key=lambda pair: pair[0].place):
         if other.id == entry.id or other.pos is None or other.pos >= entry.place:
@@ -74,8 +75,8 @@ def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry 
 
 
 def columns_as_clauses(read: Statement, columns: Collection[str]) -> Statement:
-    """What the created columns come to on a target with `columns`: new ones to add, the
-    others to have their types. What a DEFAULT gave is in the rows, which are all new."""
+    """The created columns as changes of a target with `columns`: new ones are added, the others get
+    their types. Values of a DEFAULT are in the rows, which are all new."""
     there = lowered(columns)
     clauses = tuple(
         Clause(
@@ -85,12 +86,12 @@ def columns_as_clauses(read: Statement, columns: Collection[str]) -> Statement:
         )
         for column in read.columns
     )
-    # Of `LIKE` and `AS SELECT` the columns come with their data.
+    # With `LIKE` and `AS SELECT` the columns are known when their data comes.
     return replace(read, clauses=clauses or (Clause(kind="create_table", table=read.table),))
 
 
 def frozen(entries: Iterable[Entry]) -> set[SourceTable]:
-    """The tables that were dropped, by what is applied, and not created again since."""
+    """The tables that were dropped, by an applied entry, and not created again since."""
     last: dict[SourceTable, bool] = {}
     ends = FreezeTable | RecreateTable
     for entry in sorted(entries, key=lambda entry: entry.place):
@@ -100,8 +101,8 @@ def frozen(entries: Iterable[Entry]) -> set[SourceTable]:
 
 
 def empty(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
-    """Append to silver the truncates that these new generations are, where it lacks them; whether
-    there were any to append. Waits for silver to be free."""
+    """Append to silver the truncates that these new generations are, if it lacks them; gives
+    whether there were any to append. Waits for silver to be free."""
     if not entries:
         return False
     with lease(warehouse, "silver"):
@@ -111,8 +112,8 @@ def empty(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
 def append_truncates(
     warehouse: Warehouse, entries: Sequence[Entry], *, batch: int | None = None
 ) -> bool:
-    """`empty` for who holds silver's lease; as `batch`, which is the next one unless given, and
-    which may be below the last."""
+    """`empty` for a caller that holds silver's lease. `batch`: the number of the append, which may
+    be below the last one; the next one if not given."""
     lacking = [entry for entry in entries if not _emptied(warehouse, entry)]
     if not lacking:
         return False

@@ -1,4 +1,4 @@
-"""How many rows wait for schema changes to be approved, and how many lose a value by one."""
+"""How many rows wait for a schema change to be approved, and how many would lose a value by it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _AT_ONCE = 50
 
 
 def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | None]:
-    """By id of the entry: the changes in silver with a value that gold takes once it is approved,
-    and the events that were set aside because of it; of a decided entry those that waited then."""
+    """By id of an entry: how many changes in silver have a value that gold takes once the entry is
+    approved, and how many events were set aside because of it. For a decided entry, how many had
+    waited for it."""
     known = list(entries)
     waiting = [entry for entry in known if entry.status in WAITING]
     counted = dict.fromkeys((entry.id for entry in waiting), 0)
@@ -58,8 +59,8 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
 
 
 def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
-    """How many rows of gold hold a value in the columns that a schema change takes away once it is
-    approved; None where it takes none away, or is decided."""
+    """How many rows of gold have a value in the columns that a schema change removes once it is
+    approved; None if it removes none or is decided already."""
     entry = load_entries(warehouse)[id_]
     if entry.status not in WAITING or entry.target is None:
         return None
@@ -77,7 +78,7 @@ def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
 def _counts(
     warehouse: Warehouse, relation: str, where: str, *, terms: Mapping[str, str]
 ) -> dict[str, int]:
-    """By id: for how many rows of a relation, narrowed by `where`, its term is true."""
+    """By id: for how many rows of a relation, narrowed by `where`, the entry's term is true."""
     counted: dict[str, int] = {}
     for start in range(0, len(terms), _AT_ONCE):
         some = [*terms.items()][start : start + _AT_ONCE]
@@ -88,8 +89,8 @@ def _counts(
 
 
 def _held_back(entry: Entry, schema_pos: str) -> str | None:
-    """Which changes of silver hold what the entry brings; `schema_pos`: SQL of where each stands
-    among the schema changes."""
+    """SQL that is true for the changes of silver that hold what the entry brings; `schema_pos`: SQL
+    of where each stands among the schema changes."""
     table = entry.table
     brought, terms = [], []
     for effect in entry.effects:
@@ -121,7 +122,8 @@ def _held_back(entry: Entry, schema_pos: str) -> str | None:
 
 
 def _rejected_because_of(entry: Entry) -> str | None:
-    """Which rejects hold a value that has no place in a column until the entry is approved."""
+    """SQL that is true for the rejects with a value that fits no column until the entry is
+    approved."""
     columns = [change.name for change in only(AlterColumnType, entry.effects)]
     if not columns:
         return None

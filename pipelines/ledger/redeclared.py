@@ -1,9 +1,9 @@
 """Types and masks that a tables file declares otherwise than when a target last came forward.
 
-Another type enters the ledger at the next run, whether or not there is something new for the
-target; another mask, or another secret, parks it until it is made anew
-(`pipelines.targets.contract`): what is declared never goes without effect or word, and no column is
-masked in some rows and clear in others.
+Another type enters the ledger at the next run, even if nothing is new for the target. Another mask,
+or another secret, parks the target until it is made anew (`pipelines.targets.contract`). So no
+declaration stays without an effect or a word, and no column is masked in some rows and clear in
+others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pipelines.targets.progress import Progress, SourceCursor, record_progress
 
 
 def enter_redeclared(ledger: Ledger, cursor: SourceCursor) -> None:
-    """Enter the types that targets of the ledger's source are to have since their last run."""
+    """Enter the types that the targets of the ledger's source are to have, if they changed since
+    their last run."""
     noted: dict[str, Progress] = {}
     for names in cursor.tables:
         table = SourceTable(cursor.source, *names)

@@ -1,8 +1,9 @@
 """Source tables that were renamed (semantics.md, 53).
 
-Once a RENAME TABLE is approved, what comes under the new name belongs to the old one's target, and
-the table is known by its first name: to progress, to the ledger, in `_source_table`. Until then the
-new name's changes wait in silver, unless it is a table with a target of its own.
+Once a RENAME TABLE is approved, what comes under the new name belongs to the target of the old one,
+and the table is known by its first name: in progress, in the ledger and in `_source_table`. Until
+then the changes under the new name wait in silver, unless a table of that name has a target of its
+own.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def is_rename(entry: Entry) -> bool:
 def namings(
     entries: Collection[Entry], tables: Iterable[SourceTable]
 ) -> dict[SourceTable, TableNames]:
-    """The changes of columns' names through which each table's events are read.
+    """The changes of column names through which the events of each table are read.
 
-    A DEFAULT is none: when the event happened, nothing of the kind was there.
+    A DEFAULT is not among them: at the time of the event there was no such value.
     """
     first_names = renames(entries)
     found = {}
@@ -60,10 +61,11 @@ def waiting_names(entries: Iterable[Entry]) -> set[SourceTable]:
 
 
 class TakenAgain(NamedTuple):
-    """A table was renamed, and another one has its name since: rows of both come under it.
+    """A table was renamed and another one has its former name, so rows of both come under that
+    name.
 
-    `away` is the rename, `by` the rename or CREATE TABLE that took the name; `tables` are all whose
-    rows would meet.
+    `away` is the rename, `by` the rename or CREATE TABLE that took the name; `tables` are all
+    tables whose rows would meet.
     """
 
     away: Entry
@@ -91,14 +93,15 @@ class TakenAgain(NamedTuple):
 def taken_again(
     entries: Collection[Entry], created: Callable[[Entry], bool]
 ) -> dict[SourceTable, TakenAgain]:
-    """The tables whose rows would meet in one target, since one has the other's earlier name.
+    """The tables whose rows would meet in one target because one has the other's former name.
 
-    `created`: whether an entry creates its table, and no new generation of it.
+    `created`: whether an entry creates its table, other than as a new generation.
     """
     first_names = renames(entries)
     again: dict[SourceTable, TakenAgain] = {}
     accepted = [e for e in entries if e.pos is not None and e.status != "rejected"]
-    # Who may take a name, by the table that takes it: one that is swapped every night is one.
+    # Entries that may take a name, grouped by the table that would get it: a table that is swapped
+    # every night is a single taker.
     takers: dict[SourceTable, dict[SourceTable, list[tuple[int, Entry]]]] = {}
     for place, entry in enumerate(accepted):
         for name in {*_new_names(entry), *([entry.table] if created(entry) else ())}:
@@ -127,7 +130,7 @@ def _last_taker(
     *,
     created: Callable[[Entry], bool],
 ) -> tuple[int, Entry] | None:
-    """The last of these entries of one table, with their places, that takes the name."""
+    """The last entry among those of one table, given with their places, that takes the name."""
     for place, other in reversed(places):
         if _takes(other, away, first_names, created=created):
             return place, other
@@ -152,7 +155,7 @@ def names_of(table: SourceTable, first_names: FirstNames) -> tuple[SourceTable, 
 
 
 def under_first_names(pending: PendingChanges, first_names: FirstNames) -> PendingChanges:
-    """The pending changes, of each renamed table under its first name."""
+    """The pending changes, with each renamed table under its first name."""
     if not first_names:
         return pending
     stats = [each._replace(table=first_names.get(each.table, each.table)) for each in pending.stats]

@@ -1,8 +1,8 @@
-"""What a schema change comes to on its target as that is now: its risk, its effects, and how the
+"""What a schema change means for its target as that is now: its risk, its effects, and how the
 target's columns change for it.
 
-An entry is reviewed when it is taken up and when it is decided on. When it is carried out, what it
-proposes for the columns is looked at once more: they may have changed meanwhile.
+An entry is reviewed when it is taken up and when it is decided on. When it is carried out, its
+proposal for the columns is reviewed once more, since they may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def reviewed(ledger: Ledger, entry: Entry, route: Route) -> Entry:
 def _declared_otherwise(
     ledger: Ledger, entry: Entry, effects: Iterable[SchemaChange], *, columns: Mapping[str, str]
 ) -> Iterator[str]:
-    """Of each name that a column is given, why what comes for it would not fit: the configuration
-    gives it the type of another column, which had the name before."""
+    """For each name that a column is given, why its values would not fit: the configuration
+    declares for that name the type of another column, which had it before."""
     way = ledger.declared_route(entry.table)
     of_source = declared_for(
         ledger.warehouse.config.sources[ledger.source].columns, entry.table.path
@@ -106,7 +106,7 @@ def _declared_otherwise(
         said = {name.lower(): type_ for name, type_ in declared.items()}
         given = {}
         for change in renames:
-            # A swap goes by way of a third name.
+            # A swap is carried out by way of a third name.
             if (type_ := types.pop(frees(change), None)) is not None:
                 types[brings(change)] = given[change.new] = type_
         for name, type_ in given.items():
@@ -122,8 +122,8 @@ def _declared_otherwise(
 def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChange, ...]:
     """What a review of the entry proposes for its target's columns as they are now.
 
-    Silver is not asked for the source's own types: they tell how large a risk is, and change
-    nothing of what is proposed.
+    Silver is not asked for the source's own types: they say how large a risk is, but change nothing
+    in the proposal.
     """
     columns = columns_of(ledger.warehouse, route.target) or {}
     keys = keys_of(ledger.warehouse, route.target) or route.keys or ()
@@ -143,8 +143,8 @@ def _on_target(
     *,
     columns: Mapping[str, str],
 ) -> tuple[ColumnChange, ...]:
-    """What an entry proposes for a target that other source tables feed, too: what these have
-    stays, and no column comes by a name that an excluded one has in some of them."""
+    """What an entry proposes for a target that other source tables feed too: their columns stay,
+    and no column is added under a name that an excluded column has in one of them."""
     kept = _without_excluded(ledger, entry, proposed)
     return without_others(ledger, entry, kept, columns=columns)
 
@@ -162,7 +162,8 @@ def _without_excluded(
 
 
 def _statement(ledger: Ledger, entry: Entry, columns: Mapping[str, str]) -> Statement:
-    """The entry's statement; a CREATE of a table that was dropped as clauses on its columns."""
+    """The entry's statement; a CREATE of a table that was dropped becomes clauses on its
+    columns."""
     statement = ledger.statement(entry)
     if entry.recreates:
         return generations.columns_as_clauses(statement, columns)
@@ -170,8 +171,8 @@ def _statement(ledger: Ledger, entry: Entry, columns: Mapping[str, str]) -> Stat
 
 
 class _Known(NamedTuple):
-    """What a statement is reviewed against: declared types, the target's columns and keys, what is
-    excluded where the statement stands, and the changes in force from behind it."""
+    """What a statement is reviewed against: the declared types, the target's columns and keys, the
+    columns that are excluded at the statement's position, and the changes in force after it."""
 
     declared: Mapping[str, str]
     columns: Mapping[str, str]
@@ -192,8 +193,8 @@ def _later(ledger: Ledger, entry: Entry) -> list[LineageEntry]:
 
 
 def _excluded_at(ledger: Ledger, entry: Entry) -> list[str]:
-    """What is excluded, by the names that it has where the entry's statement stands: a column that
-    has such a name later, or had it before, is another one."""
+    """The excluded columns under the names that they have at the position of the entry's statement;
+    a column that had such a name before, or gets it later, is another one."""
     way = ledger.declared_route(entry.table)
     if way is None:
         return []
@@ -206,8 +207,8 @@ def _excluded_at(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[str, str]:
-    """The types, as the source has them, that columns which the statement modifies had before it:
-    by the messages and statements from before it."""
+    """The source types that the columns modified by the statement had before it, from messages and
+    statements before it."""
     names = {
         clause.column.name.lower()
         for clause in statement.clauses
@@ -232,8 +233,8 @@ def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[st
 def _as_stored(
     change: SchemaChange, columns: Mapping[str, str], *, name: str | None
 ) -> SchemaChange | None:
-    """The change on a target with these columns, of which the one concerned is called `name` there:
-    a new type may be held, or widened to, in place; None where nothing changes."""
+    """The change on a target with these columns, where the column concerned is called `name`: a new
+    type may be held already, or be widened to in place. None if nothing changes."""
     stored = {known.lower(): type_ for known, type_ in columns.items()}.get(name or "")
     if not isinstance(change, AlterColumnType) or stored is None:
         return change
@@ -251,13 +252,13 @@ def effects_on(
     exclude: Iterable[str],
     later: Sequence[LineageEntry] = (),
 ) -> tuple[SchemaChange, ...]:
-    """What the changes that a statement makes come to on a target with these columns and keys,
-    which have the names that `later` changes gave them."""
+    """The effects of a statement's changes on a target with these columns and keys, whose names may
+    come from `later` changes."""
     hidden = lowered(exclude)
     stored_types = {name.lower(): type_ for name, type_ in columns.items()}
     fixed = list(keys)
     changes = list(changes)
-    # A key column that goes together with the key is a column like another.
+    # A key column that is dropped together with the key is a column like any other.
     named = [change.keys for change in only(ChangeKey, changes)]
     kept = lowered(named[-1]) if named else None
     done: list[SchemaChange] = []
@@ -267,7 +268,7 @@ def effects_on(
             # Names are matched without case.
             continue
         if column_of(change) in hidden:
-            # What a column that gold does not have is called tells what it must not have later.
+            # The new name of a column that gold does not have says which name must stay out later.
             if isinstance(change, DropColumn | RenameColumn):
                 done.append(change)
                 hidden |= {change.new.lower()} if isinstance(change, RenameColumn) else set()
@@ -275,7 +276,7 @@ def effects_on(
         name = column_of(change)
         if isinstance(change, AlterColumnType):
             if retyped(change.name, later):
-                # What it has been given since is what it has.
+                # Its present type is the one that it was given later.
                 continue
             name = (name_today(change.name, later) or "").lower()
         stored = _as_stored(change, stored_types, name=name)
@@ -304,8 +305,8 @@ def of_data(
     keys: Collection[str],
     later: Sequence[LineageEntry] = (),
 ) -> Entry:
-    """An entry that data made, as it concerns a target with these columns and keys, which have the
-    names that `later` changes gave them."""
+    """An entry that data made, as it concerns a target with these columns and keys, whose names may
+    come from `later` changes."""
     change, *more = entry.effects
     entry = replace(entry, target=route.target)
     came = column_of(change)
@@ -348,9 +349,10 @@ def of_data(
 
 
 def holds(route: Route, name: str, stored: str, *, coming: str) -> bool:
-    """Whether every value of type `coming` fits the column `name` of type `stored`, as it should.
+    """Whether every value of type `coming` fits the column `name` of type `stored` in the right
+    way.
 
-    A string holds them all, but is not what was asked for where the configuration declares a type.
+    A string holds every value, but is not what was asked for if the configuration declares a type.
     """
     if stored == coming:
         return True

@@ -1,9 +1,10 @@
 """A schema change of one source table on a target that others feed too.
 
-Each source table has its own ALTERs, at times and in an order of its own. Until the last of them
-has dropped or renamed a column, the target keeps it for those that still have it; of the others'
-rows it holds nothing from then on, as they are folded again. The first that gets another key gives
-it to the target: the messages of the others may name the old one until they follow.
+Each source table has its own ALTERs, at its own times and in its own order. Until the last of them
+has dropped or renamed a column, the target keeps it for those that still have it; the rows of the
+others hold nothing in it from then on, since they are folded again. The first source table that
+gets another key gives that key to the target; messages of the others may name the old key until
+they follow.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from pipelines.ledger.store import Ledger
 
 
 def others(ledger: Ledger, entry: Entry) -> list[SourceTable]:
-    """The other source tables that feed the entry's target, or begin to in this run, under their
-    first names."""
+    """The other source tables, under their first names, that feed the entry's target or begin to in
+    this run."""
     return _beside(ledger, entry.table, entry.target or "")
 
 
@@ -51,16 +52,16 @@ def _applied(ledger: Ledger, target: str) -> list[SourceTable]:
 
 
 def _beginning(ledger: Ledger, target: str) -> dict[SourceTable, Collection[str]]:
-    """The source tables whose first changes the target gets in this run, with the columns that
-    they send."""
+    """The source tables whose first changes the target gets in this run, with the columns that they
+    send."""
     applied = {*_applied(ledger, target)}
     coming = ledger.columns_sent(target)
     return {table: sent for table, sent in coming.items() if table not in applied}
 
 
 def keyed_by_others(ledger: Ledger, table: SourceTable, target: str) -> bool:
-    """Whether the target has the key that others of its source tables were given, and this one was
-    not yet: a part of it, which was the key before, is what its messages go on to name."""
+    """Whether the target has a key that other source tables were given and this one has not got
+    yet. Its messages go on naming the part of it that was the key before."""
 
     def rekeyed(table: SourceTable) -> bool:
         applied = (entry for entry in ledger.of(table) if entry.status == "applied")
@@ -94,11 +95,11 @@ def without_others(
     columns: Mapping[str, str],
 ) -> tuple[ColumnChange, ...]:
     """What an entry proposes for the target's `columns`, without what would take a column from
-    another source table: what that still has is not dropped, and a rename adds the new name beside
-    the old one.
+    another source table: a column that another one still has is not dropped, and a rename adds the
+    new name beside the old one.
 
-    Of an approved entry nothing is taken away but what it proposed then. A run that finishes the
-    work of a killed one may not know any more which source tables have the rest.
+    From an approved entry nothing is removed except what it proposed when it was approved: a run
+    that finishes the work of a killed one may no longer know which source tables have the column.
     """
     proposed = tuple(proposed)
     if takes_over(entry.effects):

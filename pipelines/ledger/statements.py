@@ -1,4 +1,4 @@
-"""The schema changes that silver holds, read: an entry for each table that a statement touches."""
+"""The schema changes that silver holds, read: one entry for each table that a statement touches."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from pipelines.targets.progress import moment
 
 STEP_OF_ANOTHER = "a step of an online schema change"
 _MANY = 20
-"""A statement of so many tables and more is not read again for each."""
+"""A statement of this many tables or more is read only once for all of them."""
 _STATEMENTS_MOST = 16
-"""How many of them are remembered, none longer than `limits.ddl_bytes`."""
+"""How many such statements are remembered; none is longer than `limits.ddl_bytes`."""
 
 
 def in_silver(
@@ -49,8 +49,8 @@ def in_silver(
 
 
 def statement_of(entry: Entry, limits: Limits, names: Iterable[SourceTable]) -> Statement:
-    """The entry's statement, read, as it concerns the entry's table; `names`: all that the table
-    has had."""
+    """The entry's statement, read, as it concerns the entry's table; `names`: all names of that
+    table."""
     own, *others = (TableName(*table.path) for table in dict.fromkeys((entry.table, *names)))
     text = entry.statement or ""
     nameless = own._replace(name=None)
@@ -66,7 +66,7 @@ def statement_of(entry: Entry, limits: Limits, names: Iterable[SourceTable]) -> 
 
 @lru_cache(maxsize=_STATEMENTS_MOST)
 def _of_many(text: str, dialect: str | None, place: TableName, *, most: int) -> Statement | None:
-    """A statement of many tables, read once for all of them; None: it has not so many."""
+    """A statement of many tables, read once for all of them; None if it has fewer."""
     if text.count(",") < _MANY or len(text.encode()) > most:
         return None
     read = _read_at(text, dialect, place)
@@ -76,8 +76,8 @@ def _of_many(text: str, dialect: str | None, place: TableName, *, most: int) -> 
 def unreviewed(
     entry: Entry, read: Statement, route: Route | None, *, why: str | None = None
 ) -> Entry:
-    """An entry of a table that has no row in gold yet: there is nothing to review. `why` it has no
-    `route`; None: it lives in silver only."""
+    """An entry of a table that has no row in gold yet, so there is nothing to review. `why` it has
+    no `route`; None: it stays in silver only."""
     truncate = entry.kind == "truncate"
     entry = replace(
         entry,
@@ -98,7 +98,7 @@ def unreviewed(
 
 
 def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) -> list[Entry]:
-    """What was settled because its table had no way into gold, where it has one now."""
+    """The entries that were settled because their table had no way into gold, and now has one."""
     return [
         replace(entry, status="pending", decided_by=None, decided_at=None, why=None)
         for entry in entries
@@ -108,7 +108,7 @@ def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) ->
 
 
 def typed_columns(read: Statement) -> Iterator[tuple[str, str]]:
-    """The columns that a statement gives a type, with it as written."""
+    """The columns to which a statement gives a type, each with the type as written."""
     for clause in read.clauses:
         for column in (*clause.columns, *([clause.column] if clause.column is not None else ())):
             if column.source_type is not None:
@@ -116,14 +116,14 @@ def typed_columns(read: Statement) -> Iterator[tuple[str, str]]:
 
 
 def types_before(warehouse: Warehouse, entry: Entry) -> tuple[Pos, dict[str, str]]:
-    """The source types that the last change before an entry came with, by column in lower case, and
-    where it stands; none and () where no change before it came with types."""
+    """The source types of the last change before an entry that came with types, by column in lower
+    case, and its position; none and () if there is no such change."""
     pos, columns = _columns_before(warehouse, entry)
     return pos, {gold_name(c["name"]).lower(): c["source_type"] for c in columns}
 
 
 def gold_types_before(warehouse: Warehouse, entry: Entry) -> dict[str, str]:
-    """The same as Spark types, without columns that had none."""
+    """The same as Spark types, without the columns that had none."""
     _, columns = _columns_before(warehouse, entry)
     return {gold_name(c["name"]).lower(): c["type"] for c in columns if c["type"] is not None}
 
@@ -163,7 +163,7 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
             table=SourceTable(source.name, named.db, named.schema, named.name or ""),
             risk="none" if truncate else "unparsed",
             kind=kind,
-            # A change whose text nobody sent is a statement that cannot be read.
+            # A schema change without a text counts as a statement that cannot be read.
             statement=None if truncate and row["ddl"] is None else masked(text),
             dialect=dialect,
             pos=pos,
@@ -174,9 +174,10 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
 
 
 def _is_own(touched: TableName, own: TableName) -> bool:
-    """Whether a statement names the table of its message, in whatever case and as far as both say.
+    """Whether a statement names the table of its message, without regard to case and as far as both
+    are explicit.
 
-    What it names wins over what its message does (semantics.md, 67).
+    What the statement names wins over what its message says (semantics.md, 67).
     """
     *above, name = touched.folded()
     *own_above, own_name = own.folded()

@@ -1,4 +1,4 @@
-"""The entries of one source as a run has them: read once, held here, written here."""
+"""The ledger's entries of one source during a run: read once, held here, written here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pipelines.targets.progress import Progress, ProgressByTarget
 
 
 class _Known:
-    """The entries by id, by their source table, and of each target the source tables that have
+    """The entries by id and by their source table, and for each target the source tables that have
     any."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -41,7 +41,7 @@ class _Known:
             self.put(entry)
 
     def put(self, entry: Entry) -> None:
-        """Add an entry, or what one is by now."""
+        """Add an entry, or replace it by its new state."""
         self.by_id[entry.id] = entry
         self.of_tables.setdefault(entry.table, {})[entry.id] = entry
         if entry.target is not None:
@@ -49,8 +49,8 @@ class _Known:
 
 
 class Ledger:
-    """The entries of one source in one run, and what follows from them of its tables: their names,
-    their ways into gold, the schema changes through which they are read."""
+    """The entries of one source in one run, and what follows from them for its tables: their names,
+    their routes into gold, the schema changes through which they are read."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Ledger:
     ) -> None:
         self.warehouse = warehouse
         self.source = source
-        # An empty one too is the run's own, which its record fills.
+        # An empty mapping is the run's own too, and is filled when progress is recorded.
         self.progress_by_target = progress_by_target if progress_by_target is not None else {}
         self._columns_sent: dict[str, Mapping[SourceTable, Collection[str]]] = {}
         self._unsaved: dict[str, Entry] = {}
@@ -117,8 +117,8 @@ class Ledger:
         return first_names
 
     def unfinished(self) -> list[Entry]:
-        """What was approved and not seen through: a run ended in the middle of it. What it is too
-        early for is left to the run that makes the target."""
+        """The entries that were approved and not seen through, because a run ended in the middle.
+        Those that are too early are left to the run that makes the target."""
         approved = [entry for entry in list(self.entries.values()) if entry.status == "approved"]
         return [entry for entry in approved if not self.too_early(entry)]
 
@@ -128,7 +128,7 @@ class Ledger:
         self._columns_sent[target] = sent
 
     def columns_sent(self, target: str) -> Mapping[SourceTable, Collection[str]]:
-        """See `bring_forward`; nothing of a target that is not brought forward."""
+        """See `bring_forward`; nothing for a target that is not brought forward."""
         return self._columns_sent.get(target, {})
 
     def target_exists(self, table: SourceTable) -> bool:
@@ -143,14 +143,14 @@ class Ledger:
         return {table for table in waiting if not self.target_exists(table)}
 
     def too_early(self, entry: Entry) -> bool:
-        """Whether the entry's target cannot be touched yet.
+        """Whether the entry's target must not be touched yet.
 
-        A run that was killed while it made the target leaves a table of which nothing is recorded:
-        which source tables feed it, and which columns they share, nobody knows until changes come
-        again. And a target that the tables file wants otherwise than it was made has first to be
-        made anew.
+        If a run was killed while it made the target, it left a table without any record. Nobody
+        knows which source tables feed it, and which columns these share, until changes come again.
+        And a target that the tables file wants otherwise than it was made has to be made anew
+        first.
         """
-        # What comes for a new generation of a table waits until that is seen through.
+        # Changes of a new generation wait until that is seen through.
         if entry.target is None or entry.recreates:
             return False
         progress = self.progress(entry.target)
@@ -181,12 +181,12 @@ class Ledger:
         self._statements[id_] = statement
 
     def stated(self, entry: Entry) -> Entry:
-        """An entry that is not reviewed yet, with what its statement does."""
+        """An entry that is not reviewed yet, with the effects of its statement."""
         effects = entry.effects or schema_changes(self.statement(entry).clauses, {})
         return replace(entry, effects=effects)
 
     def stage_entry(self, entry: Entry) -> None:
-        """Hold an entry as it now is; it is written by `save_staged`."""
+        """Hold an entry in its new state; `save_staged` writes it."""
         self._hold(entry)
         self._unsaved[entry.id] = entry
 
@@ -216,8 +216,8 @@ class Ledger:
             self._first_names = None
 
     def route(self, table: SourceTable) -> Route | None:
-        """The way of a source table into gold, with the names of its columns as they are by now;
-        None where it lives in silver only."""
+        """The route of a source table into gold, with today's names of its columns; None if the
+        table stays in silver only."""
         way = self.declared_route(table)
         if way is None or not (way.columns or way.exclude):
             return way
@@ -244,16 +244,16 @@ class Ledger:
         sequenced = (
             progress is not None and progress.contract is not None and progress.contract.sequence
         )
-        # By `sequence_by` the highest may be anywhere in the log.
+        # With `sequence_by` the highest position may be anywhere in the log.
         return (entry.pos if sequenced else watermarks.applied) if watermarks is not None else None
 
     def closed(
         self, coming: Iterable[Entry] = (), *, changed: Collection[SourceTable] = ()
     ) -> set[SourceTable]:
-        """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
-        names without a target, until that is decided. `coming`: the statements that are not
-        reviewed yet; of tables that have neither a target nor changes (`changed`) they do not
-        count."""
+        """Source tables whose changes stay in silver: dropped tables, once the drop is approved,
+        and new names without a target, until the rename is decided. `coming`: the statements that
+        are not reviewed yet; they do not count for tables that have neither a target nor changes
+        (`changed`)."""
         new = [
             self.stated(entry)
             for entry in coming

@@ -1,8 +1,9 @@
-"""Append: a row per insert, snapshot row and update, the after image as it came (semantics.md, 32).
+"""Append: a row for each insert, snapshot row and update, the after image as it came (semantics.md,
+32).
 
 A column that an image lacks is NULL in its row; history tells it from a NULL that was sent. Each
-change stands once, at its lowest pos: copies of one change are told by what they have in common
-(16), so a batch that is applied again adds nothing. Deletes and truncates live in history alone.
+change stands once, at its lowest pos. Copies of one change are recognised by what they have in
+common (16), so applying a batch again adds nothing. Deletes and truncates are only in history.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ FROM lowest""",
 def insert_sql(target: str, projection: Projection, rows: str) -> str:
     """The INSERT of `rows` that are sure to be new.
 
-    Its condition is always true. It is there to read the target, so that Delta refuses the
-    statement where another driver has written there meanwhile: an INSERT that reads nothing would
-    be let in, and each image be twice. The first column has statistics in every file: where none
-    has a NULL no file is opened.
+    Its condition is always true. It makes the statement read the target, so that Delta refuses it
+    if another driver has written there meanwhile; an INSERT that reads nothing would be let in, and
+    each image would be there twice. The first column has statistics in every file: if none has a
+    NULL in it, no file is opened.
     """
     columns = [*projection.columns, *ROW_METADATA]
     first = quoted(columns[0])
@@ -69,10 +70,10 @@ def insert_sql(target: str, projection: Projection, rows: str) -> str:
 
 
 def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) -> str:
-    """The MERGE that adds what the target lacks of the rows `new`.
+    """The MERGE that adds those of the rows `new` that the target lacks.
 
-    `earlier` is SQL of the silver rows applied before. A change whose lower copy comes later moves
-    to the lower pos, also where a run that was cut off has put down the higher one.
+    `earlier` is SQL of the silver rows applied before. If a lower copy of a change comes later, the
+    change moves to the lower pos, also if the higher one was written by a run that was cut off.
     """
     listed = quoted_list([*projection.columns, *ROW_METADATA])
     names = [*projection.slots.values(), *ROW_METADATA]

@@ -1,6 +1,6 @@
-"""Keys that changes of the key link: pairs of them, and the groups that the pairs make.
+"""Keys that changes of the key link: pairs of keys, and the groups that the pairs form.
 
-In the relations of pairs and of what follows from them, a key is an array of texts.
+In the relations of pairs, and in those made from them, a key is an array of texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def pairs(projection: Projection, changes: str) -> str:
 
 
 def few_pairs(pairs: str, *, most: int, bytes_most: int) -> str:
-    """At most so many pairs and one more; both keys NULL where one has more bytes than that."""
+    """At most `most` of the pairs and one more; both keys are NULL if one has more than
+    `bytes_most` bytes."""
     sizes = (f"{key_bytes(key)} > {bytes_most}" for key in ("key_before", "key"))
     return query(
         pairs=pairs,
@@ -54,7 +55,7 @@ def edges(pairs: str) -> str:
 
 
 def checksum(edges: str) -> str:
-    """A row that is the same for the same edges, a relation, and in all likelihood no others."""
+    """A row that is the same for the same edges, a relation, and most likely for no others."""
     return f"SELECT count(*), bit_xor(xxhash64(key, tied_to)) FROM {edges}"
 
 
@@ -85,8 +86,9 @@ def components(edges: str) -> str:
 
 
 def not_told_apart(projection: Projection, changes: str, *, new: Sequence[str]) -> str:
-    """A row on silver's changes: how many values of the columns `new`, in lower case, several keys
-    had (`several`), and how many keys have changes that do not say them all (`unknown`)."""
+    """A row about silver's changes: how many values of the columns `new`, in lower case, belonged
+    to several keys (`several`), and how many keys have changes that lack one of these columns
+    (`unknown`)."""
     places = {key.lower(): place for place, key in enumerate(projection.keys)}
     types = {name.lower(): (name, type_) for name, type_ in projection.columns.items()}
     values = []

@@ -1,4 +1,5 @@
-"""What silver has of late keys: where their changes lie, and the changes that they are folded from.
+"""What silver has of late keys: the places of their changes, and the changes that they are folded
+from.
 
 Silver keeps a hash of each change's key. A relation of places has the columns `hash` and `part`,
 the source's own part of a position.
@@ -23,7 +24,8 @@ def of_hashes(hashes: Collection[int]) -> str:
 
 
 def of_keys(hashes: Collection[int] | None) -> str:
-    """True for changes, without most of those of keys that have none of these hashes."""
+    """True for the changes of some keys, given by their hashes, and false for most of the
+    others."""
     if hashes is None:
         return ROW_CHANGES
     return f"{ROW_CHANGES} AND ({of_hashes(hashes)} OR {UNHASHED})"
@@ -40,9 +42,10 @@ def number_of(changes: str) -> str:
 
 
 def prior_images(changes: str, places: str, *, soft: bool, above: int, overtaking: str) -> str:
-    """By hash of a key and batch: how many changes there are, and the highest; the highest below
-    the key's place that leaves nothing of what was before, its `base`; and the highest in the
-    batches up to `above` that is `overtaking`, true for changes that make a doubtful key late."""
+    """By hash of a key and batch: how many changes there are; their highest position; the highest
+    position below the key's place of a change that leaves nothing of what was before, its `base`;
+    and, in the batches up to `above`, the highest position for which `overtaking` is true, as it is
+    for changes that make a doubtful key late."""
     founding = "after_image = 'full'" + ("" if soft else " OR op = 'delete'")
     return query(
         changes=changes,
@@ -59,7 +62,7 @@ FROM placed GROUP BY key_hash, batch""",
 def since(changes: str, places: str, *, key_changes: bool) -> str:
     """The changes that do not lie below the place of their key, and those without a hash.
 
-    Where there were no changes of the key, what tells of them is not read.
+    If there were no changes of the key, the columns that tell of these are not read.
     """
     read = "c.*"
     if not key_changes:
@@ -76,11 +79,11 @@ def since(changes: str, places: str, *, key_changes: bool) -> str:
 def events_of_keys(
     projection: Projection, changes: str, late: str, *, few: bool, linked: bool
 ) -> str:
-    """Of silver's changes the events of late keys, a relation, that fit, each with its group
-    (`component`); and the inserts of key changes in two messages that do not, which are `void`.
+    """Those events of silver's changes that are of late keys, a relation, and fit, each with its
+    group (`component`); and, `void`, the inserts of key changes in two messages that do not fit.
 
-    `few`: the keys are few enough for every worker. `linked`: the before images are wanted, which
-    count only where keys were changed, and are as large as after images.
+    `few`: the keys are few enough to be sent to every worker. `linked`: the before images are
+    wanted. They count only if keys were changed, and are as large as after images.
     """
     hint = "/*+ BROADCAST(l) */ " if few else ""
     read = "e.*" if linked else f"e.* EXCEPT (before), {_MAP} AS before"

@@ -1,4 +1,4 @@
-"""Which keys of a batch come late, as SQL: what is stored of them, what was judged of them, what
+"""Which keys of a batch come late, as SQL: what is stored of them, how they were judged, and what
 earlier changes say of them (`ingest.fold.lateness`).
 
 A relation of results has the columns of `ingest.fold.arrow`; in all relations a key is an array of
@@ -40,7 +40,7 @@ def held_by_others(target: str, projection: Projection, *, soft: bool, versions:
 
 
 def those_held(held: str, *, keys: str) -> str:
-    """Those of `keys`, a relation, that are among the `key` of SQL."""
+    """Those of `keys`, a relation, that are among the keys `held` (SQL with a column `key`)."""
     return query(
         held=held,
         those=f"SELECT k.key FROM {keys} k LEFT SEMI JOIN held h ON h.key = k.key",
@@ -48,7 +48,8 @@ def those_held(held: str, *, keys: str) -> str:
 
 
 def stored_versions(target: str, projection: Projection, *, changes: str) -> str:
-    """What is stored of the keys of events: where their newest version began, and the open one."""
+    """What is stored of the keys of events: where the newest version of each began, and the open
+    one."""
     return query(
         versions=f"SELECT {_key_of_row(projection)} AS key, _pos, _current "
         f"FROM {target} WHERE {_own(projection)}",
@@ -59,8 +60,8 @@ def stored_versions(target: str, projection: Projection, *, changes: str) -> str
 
 
 def versions_below(target: str, projection: Projection, *, truncate: Pos, above: str | None) -> str:
-    """The keys with versions below a truncate, which events in `above` (SQL of silver's rows) name
-    where that is given."""
+    """The keys that have versions below a truncate; with `above` (SQL of silver's rows), only those
+    that events there name."""
     below = (
         f"SELECT DISTINCT {_key_of_row(projection)} AS key FROM {target} "
         f"WHERE _pos < {pos_literal(truncate)} AND {_own(projection)}"
@@ -76,8 +77,8 @@ def versions_below(target: str, projection: Projection, *, truncate: Pos, above:
 
 
 def rows_below(stored: str, projection: Projection, *, below: str, above: str) -> str:
-    """The keys of the rows `stored` for which `below` is true, of which there are events in `above`
-    (SQL of silver's rows)."""
+    """The keys of those rows `stored` for which `below` is true, if there are events of the key in
+    `above` (SQL of silver's rows)."""
     return query(
         stored=f"SELECT * FROM ({stored}) WHERE {below}",
         above=events(projection, above),
@@ -100,13 +101,13 @@ def rows_above(stored: str, below: str) -> str:
 
 
 def any_above(stored: str, below: str) -> str:
-    """A row where `below` is not true for some row `stored` that the source table brought."""
+    """A row, if `below` is not true for some row `stored` that the source table brought."""
     return f"SELECT 1 FROM ({stored}) WHERE NOT of_another AND NOT ({below}) LIMIT 1"
 
 
 def rows_at(stored: str, positions: Sequence[Pos], *, by_arrival: bool) -> str:
-    """The keys of the rows `stored` that stand at these positions, or where copies of what stands
-    there do."""
+    """The keys of the rows `stored` that stand at these positions, or at the position of a copy of
+    what stands there."""
     there = f"_pos IN ({', '.join(map(pos_literal, positions))})"
     return f"SELECT key FROM ({stored}) WHERE {there if by_arrival else tied_to(positions, '_pos')}"
 
@@ -117,9 +118,9 @@ def without_copies(
     """The changes, rows of silver or events, without copies of changes in `earlier` (SQL of
     silver's rows).
 
-    One stays that stands lower than they, or has the before image that they lack. `digest`: the
-    column with the hash of what happened. `kept`: SQL that is true for changes `c` that stay in any
-    case.
+    A copy stays if it stands lower than the earlier change, or has the before image that this
+    lacks. `digest`: the column with the hash of what happened. `kept`: SQL that is true for changes
+    `c` that stay in any case.
     """
     copy = "k.lowest <= c.pos AND (c.before IS NULL OR k.joined)"
     return query(
@@ -132,9 +133,9 @@ def without_copies(
 
 
 def to_judge(events: str, stored: str, *, columns: str, others: str | None) -> str:
-    """Events beside the `columns` of what is `stored` of their keys, with their `component`, and
-    whether each `fits`: its values fit, and no row of `others`, which other source tables hold,
-    has its key."""
+    """Events with the `columns` of what is `stored` of their keys, their `component`, and whether
+    each `fits`: its values fit, and none of `others`, the rows that other source tables hold, has
+    its key."""
     fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
     found = {"events": events, "stored": stored}
     beside = "FROM events e LEFT JOIN stored t ON t.key = e.key"
@@ -151,8 +152,8 @@ def to_judge(events: str, stored: str, *, columns: str, others: str | None) -> s
 def named_verdicts(
     results: str, *, kinds: Sequence[str], named: Sequence[str], most: int, bytes_most: int
 ) -> str:
-    """Results of some `kinds`, counted: one row for each key of the kinds `named`, at most `most`
-    and one more, whose key is NULL where it has more than `bytes_most`; one row for each other
+    """Results of some `kinds`, counted. For the kinds `named`, one row for each key: at most `most`
+    and one more, with a NULL key if it has more than `bytes_most`. For the others, one row for each
     kind. Rows without a key come first."""
     by_key = f"kind IN ({sql_texts(named)}) AND {key_bytes('key')} <= {bytes_most}"
     columns = ", ".join(f"IF({by_key}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
@@ -180,8 +181,8 @@ def without_keys(results: str, keys: str) -> str:
 
 
 def few_keys(keys: str, *, most: int, bytes_most: int) -> str:
-    """The keys that SQL gives, each once, so many at most and one more; NULL for those of more
-    bytes than that."""
+    """The keys that SQL gives, each once: at most `most` and one more; NULL for a key of more than
+    `bytes_most` bytes."""
     return query(
         first_ones=f"SELECT DISTINCT key FROM ({keys}) LIMIT {most + 1}",
         few=f"SELECT IF({key_bytes('key')} > {bytes_most}, NULL, key) FROM first_ones",
@@ -189,8 +190,8 @@ def few_keys(keys: str, *, most: int, bytes_most: int) -> str:
 
 
 def named_above(projection: Projection, keys: str, *, earlier: str) -> str:
-    """Those of the keys, a relation (`key`, `pos`), that a change in `earlier` (SQL of silver's
-    rows) names that may come after it."""
+    """Those of the keys, a relation (`key`, `pos`), that are named by a change in `earlier` (SQL of
+    silver's rows) which may come after their position."""
     follows = may_follow_sql("n.pos", "k.pos", by_arrival=projection.by_arrival)
     return query(
         earlier=events(projection, earlier),
@@ -200,8 +201,8 @@ def named_above(projection: Projection, keys: str, *, earlier: str) -> str:
 
 
 def with_groups(found: str, linked: str | None) -> str:
-    """The keys `found`, a relation, with all that changes of the key link to them, each with its
-    `component`. `linked`: a relation of all linked keys with theirs."""
+    """The keys `found`, a relation, with all keys that changes of the key link to them, each with
+    its `component`. `linked`: a relation of all linked keys with their components."""
     if linked is None:
         return f"SELECT key, to_json(key) AS component FROM {found}"
     return query(
@@ -215,8 +216,8 @@ def with_groups(found: str, linked: str | None) -> str:
 
 
 def late_relation(grouped: str, *, found: str, brought: str) -> str:
-    """Keys with their groups, and whether each is among those that the batch `brought` (SQL), and
-    `late` by itself: among those `found`, a relation."""
+    """Keys with their groups; whether the batch `brought` each (SQL of its keys), and whether each
+    is `late` by itself, which means among those `found`, a relation."""
     return query(
         grouped=grouped,
         of_batch=brought,
@@ -237,9 +238,9 @@ def number_of(late: str) -> str:
 
 
 def counts_of_refolded(results: str, late: str) -> str:
-    """A row on the results of late keys, both relations: how many states there are and how many of
-    them leave a row; the highest place of a partial image without base; of the keys that the batch
-    brought how many have no result, and one of these."""
+    """A row about the results of late keys; both are relations. How many states there are, and how
+    many of them leave a row; the highest position of a partial image without a base; how many of
+    the keys that the batch brought have no result, and one of these keys."""
     return query(
         by_key="SELECT key, count_if(kind = 'state') AS states, "
         "count_if(kind = 'state' AND NOT gone) AS rows_left, "

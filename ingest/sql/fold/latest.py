@@ -1,4 +1,4 @@
-"""Changes folded to one row a key by SQL alone: for batches in which only whole rows come."""
+"""Changes folded to one row a key by SQL alone, for batches that bring only whole rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def latest(
     image: tuple[str, ...] | None = None,
     unless: str | None = None,
 ) -> str:
-    """The changes folded to one row a key, where every image is whole and has the columns `sets`.
+    """The changes folded to one row a key; every image must be whole and have the columns `sets`.
 
     Columns: the key as `_k0`…, those of `sets` by their slots, and the rest of a MERGE's source.
-    `image`: see `typed_changes`. Raises SURPRISE where a key is null, a value misfits, or the
+    `image`: see `typed_changes`. Raises SURPRISE if a key is NULL, a value does not fit, or the
     newest change of a key is tied with another by the source's order. `unless` names a relation of
-    late keys (column `key`) to leave out; its presence also leaves out what does not fit, which is
-    then looked after elsewhere.
+    late keys (column `key`) to leave out; with it, rows that do not fit are left out too, since
+    they are dealt with elsewhere.
     """
     checked = unless is None
     found = typed_changes(
@@ -48,7 +48,8 @@ def latest(
         )
         of = "on_time"
     surprises = f"({found.keyless})" + (f" OR probe <> {_probe(projection)}" if ties else "")
-    # With what whoever reads the rows leaves some out by: of those it would be asked in vain.
+    # With the columns by which the reader leaves rows out; for those rows the question would be
+    # asked in vain.
     gone = surprised(surprises, "folded.gone") if checked else "folded.gone"
     probe, most = (
         (f", {_probe(projection)} AS probe", ", max(probe) AS probe") if ties else ("", "")

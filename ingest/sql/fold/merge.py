@@ -1,15 +1,15 @@
 """A MERGE as data: what one batch does to one gold table, in one statement. A table that was made
-for the batch has no row to meet: an INSERT does the same there, for a third of the cost.
+for the batch has no rows that could match; there an INSERT does the same, for a third of the cost.
 
 The source has one row a key: `_k0`… the key, the data columns by their slots, and `_gone` (the row
-is deleted), `_pos`, `_exact` (folded from history: stands whatever the stored row's position),
-`_whole` (can stand without a stored row), `_sets` (null: all of `sets`, else the columns this row
-sets), `_event_time`, `_source_table`, `_deleted_at`.
+is deleted), `_pos`, `_exact` (folded from history, so it stands whatever the stored row's
+position), `_whole` (can stand without a stored row), `_sets` (NULL: all of `sets`, else the columns
+that this row sets), `_event_time`, `_source_table`, `_deleted_at`.
 
-A row is written only where it is newer, or exact. Delta rewrites a file where any row of it
-matches, whatever comes of the match: where changes may change nothing, `sparing` takes them out of
-the source beforehand, so that they rewrite no file. A stored row that a truncate reaches is no
-base: it differs from whatever follows.
+A row is written only if it is newer, or exact. Delta rewrites a file if any row of it matches, even
+if the match changes nothing. So if changes may change nothing, `sparing` takes them out of the
+source beforehand, and they rewrite no file. A stored row that a truncate reaches is no base: it
+differs from anything that follows.
 """
 
 from __future__ import annotations
@@ -93,16 +93,16 @@ def sql(merge: Merge) -> str:
 
 
 def insert_sql(merge: Merge) -> str:
-    """What the MERGE comes to where the target has no row."""
+    """The INSERT that does the same if the target has no row."""
     return into_nothing(merge.target, _inserted(merge), rows=merge.rows, where=_STANDS_ALONE)
 
 
 def into_nothing(target: str, values: Mapping[str, str], *, rows: str, where: str) -> str:
-    """The INSERT of rows `s` for which `where` is true into a target that has none; `values`: its
-    columns, each with SQL of its value.
+    """The INSERT of those rows `s` for which `where` is true into a target without rows; `values`:
+    its columns, each with SQL of its value.
 
-    It reads the target, so that Delta refuses it, as it does a MERGE, where another driver has
-    written there meanwhile: an INSERT that reads nothing would be let in, and each row be twice.
+    It reads the target so that Delta refuses it, like a MERGE, if another driver has written there
+    meanwhile. An INSERT that reads nothing would be let in, and each row would be there twice.
     """
     return (
         f"INSERT INTO {target} ({quoted_list(values)}) "
@@ -127,13 +127,14 @@ def _inserted(merge: Merge) -> dict[str, str]:
 
 
 def row_metadata(source: str) -> dict[str, str]:
-    """What gold adds to each row, with SQL of its value for a row `s` of a MERGE's source."""
+    """The columns that gold adds to each row, with SQL of their values for a row `s` of a MERGE's
+    source."""
     values = ("s._pos", "s._event_time", sql_text(source), "s._source_table")
     return dict(zip(ROW_METADATA, values, strict=True))
 
 
 def _new(merge: Merge, name: str, came: str) -> str:
-    """SQL of a column's value after the merge; `came`: of that which the rows carry."""
+    """SQL of a column's value after the merge; `came`: SQL of the value that the rows carry."""
     if not merge.mixed:
         return came
     sets = f"s._sets IS NULL OR array_contains(s._sets, {sql_text(name)})"
@@ -146,7 +147,7 @@ def _new(merge: Merge, name: str, came: str) -> str:
 
 
 _OF_ANOTHER = "t._source_table <> s._source_table"
-"""Where a row that another source table brought, and which is marked as deleted, is taken over."""
+"""True if a row that is marked as deleted was brought by another source table and is taken over."""
 
 
 def _truncate_clause(merge: Merge, truncates: MergedTruncates) -> str:

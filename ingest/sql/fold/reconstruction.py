@@ -1,6 +1,6 @@
-"""The rows that all history makes: of the parts that folds give, one a source table.
+"""The rows that a whole history makes, from the parts that folds give, one for each source table.
 
-A part has the keys as `_k0`…, the columns by their slots and what gold adds.
+A part has the keys as `_k0`…, the columns by their slots, and what gold adds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def typed(rows: str, types: Mapping[str, str]) -> str:
 
 
 def placed(rows: str) -> str:
-    """Rows, each of which shows its `_pos`, so that the fast way tells there what is odd."""
+    """Rows that show their `_pos`, in which the fast way reports what it cannot fold."""
     return f"SELECT * FROM ({rows}) WHERE _pos IS NOT NULL"
 
 
@@ -56,9 +56,9 @@ def one_owner(
     added: Collection[str],
     target: str | None,
 ) -> str:
-    """Of a key that several source tables have, the rows (`together`) of the one that the `target`
-    has it from or, if it has none or there is no target, that brought it first. A row that is only
-    marked as deleted gives way to any other."""
+    """For a key that several source tables have, only the rows (`together`) of one of them: the one
+    from which the `target` has the key or, if it has none or there is no target, the one that
+    brought it first. A row that is only marked as deleted gives way to any other."""
     places = slots(columns)
     listed = ", ".join([*places.values(), *added])
     by_key = f"PARTITION BY {', '.join(f's.{places[key]}' for key in keys)}"
@@ -83,7 +83,7 @@ def one_owner(
 
 def several_owners(rows: str, *, keys: Sequence[str]) -> str:
     """A key, as an array of texts, of which several source tables have a current version among the
-    rows, and these tables; none where there is no such key."""
+    rows, and these tables; no row if there is no such key."""
     listed = quoted_list(keys)
     texts = ", ".join(f"CAST({quoted(key)} AS string)" for key in keys)
     return (
@@ -99,15 +99,15 @@ def with_own_names(rows: str, *, columns: Collection[str], added: Collection[str
 
 
 def with_keys(projection: Projection, images: str) -> str:
-    """Images, whose keys are columns like others, as a part."""
+    """Images, whose keys are columns like any other, as a part."""
     columns = projection.slots
     keys = (f"{columns[name]} AS {key}, " for name, key in projection.key_slots.items())
     return f"SELECT {''.join(keys)}* FROM ({images})"
 
 
 def changes_of_other_keys(changes: str, projection: Projection, keys: str) -> str:
-    """The changes (silver rows, as the target sees them) whose key is not among `keys`, a relation
-    (`key`), and not NULL."""
+    """The changes (silver rows, as the target sees them) whose key is not NULL and not among
+    `keys`, a relation (`key`)."""
     return query(
         keyed=f"SELECT *, {projection.key_text()} AS _key FROM ({changes})",
         others=f"SELECT c.* EXCEPT (_key) FROM keyed c LEFT ANTI JOIN {keys} o ON o.key = c._key "
@@ -116,8 +116,8 @@ def changes_of_other_keys(changes: str, projection: Projection, keys: str) -> st
 
 
 def events_that_fit(events: str, *, among: str | None, linked: str | None) -> str:
-    """The events that fit (`that_fit`), of the keys `among` where that relation is given, each with
-    its group (`component`). `linked`: a relation of all linked keys with theirs."""
+    """The events that fit (`that_fit`), each with its group (`component`); with `among`, only those
+    of the keys of that relation. `linked`: a relation of all linked keys with their components."""
     found = {
         "events": events,
         "fitting": that_fit("events"),
@@ -136,8 +136,8 @@ def events_that_fit(events: str, *, among: str | None, linked: str | None) -> st
 
 
 def keys_of_partial_images(events: str) -> str:
-    """The keys of the events that are partial images, and all that changes of the key link: what
-    such an image is based on is an event of one of these."""
+    """The keys of events that are partial images, and all keys that changes of the key link to
+    them: the base of such an image is an event of one of these keys."""
     return query(
         events=events,
         keys=f"SELECT {NAMED_KEYS} AS key "
@@ -146,9 +146,9 @@ def keys_of_partial_images(events: str) -> str:
 
 
 def keys_to_fold_exactly(events: str, *, lacking: int, soft: bool, tied: str) -> str:
-    """The keys of the events that SQL alone cannot fold: of partial images, of those that lack more
-    than `lacking` columns, of changed keys, of what does not fit. `tied`: SQL that is true for
-    those at the place of a truncate."""
+    """The keys of events that SQL alone cannot fold: of partial images, of images that lack more
+    than `lacking` columns, of changed keys, of events that do not fit. `tied`: SQL that is true for
+    events at the place of a truncate."""
     odd = (
         f"partial OR key_before IS NOT NULL OR {LEAVES_KEY} OR size(misfits) > 0 "
         f"OR (op <> 'delete' AND lacks > {lacking}) OR {tied}"

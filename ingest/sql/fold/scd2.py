@@ -1,14 +1,16 @@
-"""Steps -> versions: where each begins and ends, and the MERGE that makes a target hold them.
+"""Steps -> versions: where each version begins and ends, and the MERGE that brings a target to
+them.
 
-A step is a state a key came to: typed values, or none (`_gone`). A version begins at a step whose
-values differ from those before it; a step that changes nothing begins none, a delete only ends one.
-It begins at the step's event time, raised to that of the version before where it is earlier or
-missing, and ends where the next one begins, so that the intervals of a key meet (semantics.md, 31).
+A step is a state that a key came to: typed values, or none (`_gone`). A step whose values differ
+from those before it begins a version. A step that changes nothing begins none, and a delete only
+ends one. A version begins at the event time of its step, raised to that of the version before if it
+is earlier or missing, and ends where the next one begins, so the intervals of a key meet
+(semantics.md, 31).
 
-A target of versions is a table with the key (key, `_pos`): a row of the MERGE's source either ends
+A target of versions is a table with the key (key, `_pos`). A row of the MERGE's source either ends
 the open version (`close`), is a version (`put`), or names one that history does not know (`gone`).
 So one MERGE ends and begins versions, several of a key at once. Versions that ended lie in a
-partition of their own; where all changes are on time only the open ones are looked at.
+partition of their own; if all changes are on time, only the open ones are looked at.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ def changes_as_steps(
     sets: Sequence[str],
     image: Sequence[str] | None = None,
 ) -> str:
-    """A batch's changes as steps, where every image is whole and has the columns `sets`; `image`:
+    """A batch's changes as steps; every image must be whole and have the columns `sets`. `image`:
     see `typed_changes`.
 
-    Here as in all that follows the target's columns go by their slots.
-    Raises SURPRISE where a key is NULL or a value does not fit.
+    Here, as in everything that follows, the target's columns go by their slots. Raises SURPRISE if
+    a key is NULL or a value does not fit.
     """
     found = typed_changes(projection, projection.masked(changes), sets=sets, image=image)
     names = [*projection.key_slots.values(), *(projection.slots[name] for name in sets)]
@@ -55,7 +57,7 @@ def stored_versions(projection: Projection, target: str, *, timely: bool, keys: 
     """What is stored of the source table's keys: `_open`, the open version, and `_clock`.
 
     `_clock` is the time below which no version can begin. `timely`: no event is older than any time
-    in the target, so that only open versions matter; else those of `keys`, a relation of `_k0`….
+    in the target, so only open versions matter; otherwise those of `keys`, a relation of `_k0`….
     """
     columns = ", ".join(f"t.{quoted(name)} AS {slot}" for name, slot in projection.slots.items())
     names = _keys_of_row(projection)
@@ -93,10 +95,10 @@ def beside(projection: Projection, steps: str, stored: str) -> str:
 
 
 def rows(projection: Projection, steps: str, *, sets: Sequence[str] | None = None) -> str:
-    """The rows for `merge_sql` that steps beside what is stored lead to.
+    """The rows for `merge_sql` that follow from steps with what is stored of their keys.
 
-    `sets`: the columns that the steps have, where they are a batch's own changes; what they lack
-    stays as the open version has it. A tie between two deliveries of those raises SURPRISE.
+    `sets`: the columns that the steps have, if they are a batch's own changes; all other columns
+    stay as the open version has them. A tie between two deliveries of such changes raises SURPRISE.
     """
     keys = list(projection.key_slots.values())
     window = f"(PARTITION BY {', '.join(keys)} ORDER BY _pos)"
@@ -142,7 +144,8 @@ FROM acts""",
 
 
 def _changes_row(values: str, ours: Sequence[str]) -> str:
-    """True for a step that leaves the row otherwise than the one before it, or what is open."""
+    """True for a step that leaves the row otherwise than the step before it, or than the open
+    version."""
     stored = f"struct({', '.join(f'_open.{name}' for name in ours)})" if ours else "true"
     return f"""CASE
     WHEN _before IS NULL AND _gone THEN _open IS NOT NULL
@@ -152,7 +155,7 @@ def _changes_row(values: str, ours: Sequence[str]) -> str:
 
 
 def beside_nothing(projection: Projection, steps: str) -> str:
-    """Steps as `beside` gives them, where nothing is stored of their keys."""
+    """Steps as `beside` gives them, if nothing is stored of their keys."""
     slots = projection.slots.items()
     fields = ", ".join(f"{slot}: {projection.columns[name]}" for name, slot in slots)
     return (
@@ -162,8 +165,8 @@ def beside_nothing(projection: Projection, steps: str) -> str:
 
 
 def with_open_values(projection: Projection, steps: str) -> str:
-    """Steps beside what is stored of their keys, for `rows`: columns that a step does not set are
-    as the open version has them."""
+    """Steps with what is stored of their keys, for `rows`: columns that a step does not set are as
+    the open version has them."""
     filled = "".join(
         f", IF(_sets IS NULL OR array_contains(_sets, {sql_text(name)}), {slot}, "
         f"_open.{slot}) AS {slot}"
@@ -194,8 +197,8 @@ WHERE t._source_table = {sql_text(projection.label)}"""
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """One statement; see `ingest.sql.fold.merge.Merge`. `timely`: no row but open ones need be
-    looked at."""
+    """One statement; see `ingest.sql.fold.merge.Merge`. `timely`: only open rows need be looked
+    at."""
 
     target: str
     rows: str
@@ -240,7 +243,7 @@ def merge_sql(merge: Merge) -> str:
 
 
 def insert_sql(merge: Merge) -> str:
-    """What the MERGE comes to where the target has no version."""
+    """The INSERT that does the same if the target has no version."""
     return into_nothing(
         merge.target, _inserted(merge), rows=f"({merge.rows})", where="s._act = 'put'"
     )

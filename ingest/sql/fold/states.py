@@ -1,4 +1,4 @@
-"""What folds give of keys (`ingest.fold.arrow`), as the source of a MERGE: see
+"""The results of folds (`ingest.fold.arrow`) as the source of a MERGE; see
 `ingest.sql.fold.merge`."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def typed_keys(projection: Projection, results: str) -> str:
 
 
 def typed_states(projection: Projection, states: str, *, exact: bool) -> str:
-    """States, a relation of results, each a row of the MERGE."""
+    """States, a relation of results, as rows of the MERGE."""
     slots = projection.slots
     values = "".join(
         f"{typed(f'row[{sql_text(name)}]', type_, projection.zone)} AS {slots[name]}, "
@@ -39,18 +39,18 @@ def typed_states(projection: Projection, states: str, *, exact: bool) -> str:
 
 
 def no_states(projection: Projection, states: str) -> str:
-    """No row at all, for a MERGE that only truncates; `states`: a relation of some."""
+    """No row at all, for a MERGE that only truncates; `states`: a relation of some states."""
     return f"{typed_states(projection, states, exact=True)} WHERE false"
 
 
 def leaving_rows(states: str) -> str:
-    """The states that leave a row behind, a relation for `typed_states`."""
+    """Those states that leave a row behind, as a relation for `typed_states`."""
     return f"{states} WHERE kind = 'state' AND NOT gone"
 
 
 def as_states(projection: Projection, rows: str, *, sets: Sequence[str]) -> str:
-    """Rows of `ingest.sql.fold.latest`, which have the columns `sets`, with the columns of
-    `typed_states`: what they have not is NULL."""
+    """Rows of `ingest.sql.fold.latest`, which have the columns `sets`, with all columns of
+    `typed_states`; those that they lack are NULL."""
     keys = ", ".join(projection.key_slots.values())
     slots = projection.slots
     values = "".join(

@@ -1,4 +1,4 @@
-"""Changes that no fold needs any more: below a whole image of their key."""
+"""Changes that no fold needs any more, because they lie below a whole image of their key."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ingest.sql.silver import of_table
 
 
 def with_names_beyond(projection: Projection, changes: str) -> str:
-    """`events` of changes with one column more, `beyond`: the names of their image, in lower case,
-    that the target has no column for. A schema change that waits, or another declaration, may bring
+    """`events` of changes with one more column, `beyond`: the names in their image, in lower case,
+    for which the target has no column. A schema change that waits, or another declaration, may add
     one."""
     columns = sql_texts(sorted(lowered(projection.columns)))
     names = f"array_except(transform(map_keys(after), n -> lower(n)), array({columns}))"
@@ -30,10 +30,13 @@ def with_names_beyond(projection: Projection, changes: str) -> str:
 
 
 def superseded(events: str, key_changes: str, *, soft: bool) -> str:
-    """Those of the events that fit which lie below one of their key that leaves nothing of what was
-    before, and where that stands: (delivery, batch, pos, event_time). `events` are those of
-    `with_names_beyond`: an image with a name that the later one lacks leaves something. Keys stay
-    out that some of the events `key_changes` link to others. `soft`: deletes leave rows."""
+    """Those of the events that fit which lie below an event of their key that leaves nothing of
+    what was before, with the position of that event: (delivery, batch, pos, event_time).
+
+    `events` are those of `with_names_beyond`: an image with a name that the later one lacks leaves
+    something. Keys that some of the events `key_changes` link to others are left out. `soft`:
+    deletes leave rows.
+    """
     base = "NOT partial AND lacks = 0 AND op <> 'delete'"
     base = base if soft else f"({base} OR op = 'delete')"
     return query(
@@ -53,7 +56,8 @@ def superseded(events: str, key_changes: str, *, soft: bool) -> str:
 
 
 def highest(superseded: str) -> str:
-    """A row: the highest position above superseded changes, a relation, and the latest time."""
+    """A row: the highest position above superseded changes, a relation, and the latest time among
+    them."""
     return f"SELECT max(pos), max(event_time) FROM {superseded}"
 
 

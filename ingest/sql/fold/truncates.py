@@ -1,5 +1,5 @@
-"""The truncates of a batch as its MERGE meets them: which stored rows they take, and which of them
-was the first to take a row. However many there are, the statement has one clause for them."""
+"""The truncates of a batch in its MERGE: which stored rows they remove, and which truncate removed
+each row first. However many there are, the statement has one clause for them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ingest.sql.quoting import sql_text
 
 @dataclass(frozen=True, kw_only=True)
 class MergedTruncates:
-    """Truncates of the source table `label`: its rows below them go; by arrival a truncate may
-    reach its own stream alone (17). `times`: where they stand -> when they happened (µs)."""
+    """Truncates of the source table `label`. They remove its rows below them; by arrival a truncate
+    may reach only its own stream (17). `times`: their positions -> when they happened (µs)."""
 
     label: str
     by_arrival: bool
@@ -25,7 +25,7 @@ class MergedTruncates:
 
     @property
     def reached(self) -> str:
-        """SQL that is true for a stored row `t` that one of them takes."""
+        """SQL that is true for a stored row `t` that one of them removes."""
         below = " OR ".join(
             f"({position.reached(pos, 't._pos', by_arrival=self.by_arrival)})"
             for pos in outermost(self.times, by_arrival=self.by_arrival)
@@ -34,8 +34,8 @@ class MergedTruncates:
 
     @property
     def first(self) -> str:
-        """SQL of the one that took a stored row `t` first, struct<pos, stream, time>; `stream`:
-        that which it alone reaches."""
+        """SQL of the truncate that removed a stored row `t` first, struct<pos, stream, time>;
+        `stream`: the only one that it reaches."""
         listed = ", ".join(self._struct(pos) for pos in sorted(self.times))
         own = f"x.stream IS NULL OR x.stream = element_at(t._pos, {STREAM})"
         return f"element_at(filter(array({listed}), x -> t._pos < x.pos AND ({own})), 1)"

@@ -1,9 +1,9 @@
-"""Changes as typed rows, for each way in which SQL alone makes rows of a target of them.
+"""Changes as typed rows, for all cases in which SQL alone makes rows of a target from them.
 
-Keys and values are typed here for all of them, and with them it is told what does not fit. Two
-readings of changes are not this one: the exact fold compares texts (`projection.events`) and types
-what comes of it (`states.py`), and history shows every column as it would be typed today, NULL
-where the text does not fit (`ingest.sql.history.view`).
+Keys and values are typed here, and this is also where it shows what does not fit. Two readings of
+changes are separate: the exact fold compares texts (`projection.events`) and types its results
+(`states.py`), and history shows every column as it would be typed today, NULL if the text does not
+fit (`ingest.sql.history.view`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ingest.sql.projection import Projection
 from ingest.sql.quoting import sql_text
 
 SURPRISE = "ingest: this batch needs the exact fold"
-"""What is raised inside Spark when a batch is not as simple as its statistics promised."""
+"""Raised inside Spark if a batch is not as simple as its statistics promised."""
 
 
 def surprised(where: str, value: str) -> str:
@@ -25,12 +25,12 @@ def surprised(where: str, value: str) -> str:
 
 
 class TypedChanges(NamedTuple):
-    """Named relations, for `query`. The last, `typed`, has of each change `pos`, `gone` (it is a
-    delete), `event_time`, the key columns `_k0`…, the columns `sets` by their slots, and what was
-    asked for beside them.
+    """Named relations, for `query`. The last, `typed`, has for each change `pos`, `gone` (it is a
+    delete), `event_time`, the key columns `_k0`…, the columns `sets` by their slots, and what else
+    was asked for.
 
-    `keyless`, `unfit`: SQL that is true for those of its rows of which a key column is NULL, or a
-    value does not fit.
+    `keyless`, `unfit`: SQL that is true for rows of it in which a key column is NULL, or a value
+    does not fit.
     """
 
     relations: dict[str, str]
@@ -49,9 +49,10 @@ def typed_changes(
 ) -> TypedChanges:
     """Changes (SQL of silver's rows, as the target sees them) whose images have the columns `sets`.
 
-    `image`: the one list of names that all images have, in their order: values are then taken by
-    place, not looked up. `by_own_key`: where silver knows the key, a change without one has none;
-    else its images are asked, too. `beside`: further columns by their SQL on a row of silver.
+    `image`: the one list of names that all images have, in their order; then values are taken by
+    place instead of being looked up. `by_own_key`: if silver knows the key, a change without one
+    has none; otherwise its images are searched too. `beside`: further columns, by their SQL on a
+    row of silver.
     """
     slots, keys = projection.slots, projection.key_slots
     own = projection.native and by_own_key
@@ -82,7 +83,7 @@ def typed_changes(
         {
             "keyed": f"SELECT {', '.join(first)}, after, map_values(after) AS texts "
             f"FROM ({changes})",
-            # A text that is used twice, in its value and to tell that it fits, is made once.
+            # The text is used twice, for the value and to tell whether it fits, but made only once.
             "spelled": f"SELECT {', '.join([*plain, *sent])} FROM keyed",
             "typed": f"SELECT {', '.join([*plain, *texts.values(), *values])} FROM spelled",
         },
@@ -92,7 +93,7 @@ def typed_changes(
 
 
 def _sent(projection: Projection, name: str, image: Sequence[str] | None) -> str:
-    """SQL of the text that was sent of a column: by its place in the image where that is known."""
+    """SQL of the text that was sent for a column, by its place in the image if that is known."""
     spellings = projection.spellings.get(name, (name,))
     if image is not None and len(spellings) == 1 and spellings[0] in image:
         return f"texts[{image.index(spellings[0])}]"

@@ -1,15 +1,16 @@
 """Where arrival puts the messages of a partition (semantics.md, 74).
 
-By arrival a partition's own order is its offsets. The record's timestamp only places partitions
-among each other: producers set it, and clocks step back. So it is made monotone within each: a
-message's place is the highest timestamp up to it. That place is fixed when the message is decoded
-first, and stands in silver as `arrived`: whatever is decoded again finds it there.
+By arrival the order within a partition is its offsets. The timestamps of records only place
+partitions among each other; producers set them, and clocks step back. So they are made monotone
+within each partition: the place of a message is the highest timestamp up to it. The place is fixed
+when the message is decoded for the first time and stands in silver as `arrived`, where a later
+decoding finds it.
 
-What is carried from one micro-batch to the next is a row a partition: its highest offset and that
-one's place. Where no timestamp of a batch steps back and no offset comes late, nothing is to be
-done; that is found out from the coordinates alone. Else the places of those messages are worked
-out, again from the coordinates alone, and joined to the batch. A message that comes after one with
-a higher offset is put between the places of its neighbours.
+From one micro-batch to the next, one row is carried for each partition: its highest offset and the
+place of that message. If no timestamp of a batch steps back and no offset comes late, there is
+nothing to do, which the coordinates alone show. Otherwise the places of those messages are
+computed, from the coordinates alone, and joined to the batch. A message that comes after one with a
+higher offset is put between the places of its neighbours.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 
 BROADCAST_ROWS = 1_000_000
-"""Places of so many messages go to every task; of more, Spark decides."""
+"""Up to this many places are sent to every task; if there are more, Spark decides."""
 _PARTITION = ("epoch", "topic", "partition")
 _NOTE = "arrivals.json"
 _KEY = "epoch bigint, topic string, `partition` int"
@@ -42,15 +43,16 @@ Partition = tuple[int, str, int]
 
 
 class Reached(msgspec.Struct, array_like=True, frozen=True):
-    """How far one partition was decoded: its highest offset, and the place of that, in ms."""
+    """How far a partition was decoded: its highest offset, and the place of that message in ms."""
 
     offset: int
     place: int
 
 
 class _Met(NamedTuple):
-    """What a batch holds of one partition: offsets from `first` to `last`, `start` the timestamp at
-    the first and `highest` the highest; `back`: how many lie below an earlier one; `messages`."""
+    """What a batch has of one partition: offsets from `first` to `last`; `start`, the timestamp at
+    the first, and `highest`, the highest one; `back`: how many timestamps lie below an earlier one;
+    `messages`: how many."""
 
     epoch: int
     topic: str
@@ -86,11 +88,11 @@ class _Met(NamedTuple):
 
 
 def placed(warehouse: Warehouse, source: Source, batch: DataFrame, *, checkpoint: str) -> DataFrame:
-    """A micro-batch with `place` (ms): the messages' position by arrival, NULL where it is their
+    """A micro-batch with `place` (ms): the position of each message by arrival, NULL if that is its
     timestamp.
 
-    What is carried is noted in `checkpoint`, ahead of the batch's append: a batch that comes again
-    finds its places between those it had.
+    What is carried is noted in `checkpoint` before the batch is appended; if the batch comes again,
+    its messages get places between those that they had.
     """
     if not placed_by_timestamp(source):
         return batch
@@ -110,8 +112,8 @@ def placed(warehouse: Warehouse, source: Source, batch: DataFrame, *, checkpoint
 
 
 def placed_again(warehouse: Warehouse, source: Source, messages: DataFrame) -> DataFrame:
-    """Messages that were decoded before with their `place`: as silver has it, and in no case below
-    that of an earlier offset (they may have been taken for those of another format then)."""
+    """Messages that were decoded before with their `place` as silver has it, and never below that
+    of an earlier offset (they may have been taken for messages of another format then)."""
     if not placed_by_timestamp(source):
         return messages
     partitions = messages.select(*_PARTITION).distinct()
@@ -129,7 +131,7 @@ def placed_again(warehouse: Warehouse, source: Source, messages: DataFrame) -> D
 
 
 def forget_places(checkpoint: str) -> None:
-    """Let the next micro-batch go on from what silver holds, which is decoded anew."""
+    """Let the next micro-batch continue from what silver has, which is decoded anew."""
     Path(checkpoint, _NOTE).unlink(missing_ok=True)
 
 
@@ -167,7 +169,7 @@ def _places(
     odd: Iterable[_Met],
     carried: dict[Partition, Reached],
 ) -> DataFrame:
-    """The messages of these partitions whose place is not their timestamp."""
+    """Those messages of these partitions whose place is not their timestamp."""
     session = narrow.sparkSession
     reached = [
         (*span.key, carried[span.key].offset, carried[span.key].place)
@@ -206,7 +208,7 @@ def _in_silver(warehouse: Warehouse, source: Source, late: Iterable[Partition]) 
 
 
 def _carried(warehouse: Warehouse, source: Source, checkpoint: str) -> dict[Partition, Reached]:
-    """How far each partition was decoded; where that note is lost, as silver has it."""
+    """How far each partition was decoded; if that note is lost, as silver has it."""
     file, then = Path(checkpoint, _NOTE), "it is made anew from silver"
     noted = read_whole(file, list[tuple[int, str, int, Reached]], source=source.name, then=then)
     if noted is not None:

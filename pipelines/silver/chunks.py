@@ -1,11 +1,12 @@
 """Large messages that came in chunks are put together in silver (semantics.md, 20).
 
-OceanBase calls them shards, and so does what people read. A chunk is a `fragment` row. Behind the
-stream, once a run, the chunks that no record has yet are walked (`ingest.decode.chunks`), and what
-they became is appended: the changes of complete records, a reject for each that cannot be
-completed. It stands at the last chunk's coordinates, which is how the next walk knows it; so a walk
-that a crash left unnoted gives nothing twice. A file beside the checkpoint notes the batch below
-which no chunk waits, and while no run is under way whether any does at all.
+OceanBase calls the chunks shards, and so does everything that people read. A chunk is a `fragment`
+row. After the stream, once a run, the chunks that are not part of a record yet are walked
+(`ingest.decode.chunks`), and the results are appended: the changes of complete records, and a
+reject for each record that cannot be completed. A result stands at the coordinates of its last
+chunk, by which the next walk knows it, so a walk that a crash left unnoted gives nothing twice. A
+file beside the checkpoint notes the batch below which no chunk waits and, while no run is under
+way, whether any waits at all.
 """
 
 from __future__ import annotations
@@ -30,19 +31,20 @@ _PARTITION = ("epoch", "topic", "partition")
 
 
 def expect_chunks(checkpoint: str, before: int) -> None:
-    """Note, before a run's first append, that chunks may come behind batch `before`."""
+    """Note, before a run's first append, that chunks may come after batch `before`."""
     note = _Note(checkpoint)
     if note.clear:
         note.write(before + 1)
 
 
 def chunks_wait(checkpoint: str) -> bool:
-    """Whether chunks may wait for others of their message, as far as the last walk tells."""
+    """Whether chunks may wait for others of their message, as the last walk left it."""
     return not _Note(checkpoint).clear
 
 
 def walk_from(checkpoint: str, batch: int, *, anew: bool = False) -> None:
-    """Let the next walk begin with `batch` at the latest; `anew`: with it, which holds all."""
+    """Let the next walk begin with `batch` at the latest; `anew`: with exactly that one, which has
+    everything."""
     note = _Note(checkpoint)
     note.write(batch if anew or note.clear else min(note.first, batch))
 
@@ -56,10 +58,11 @@ def join_chunks(
     came: bool,
     numbered: Callable[[DataFrame], DataFrame] | None = None,
 ) -> int:
-    """Append what the chunks make, as the next batch; how many rows.
+    """Append the results of the chunks as the next batch; gives how many rows.
 
-    `span`: the last batch before this run's and the last one now; `came`: chunks are among them.
-    `numbered` gives the rows their batches, where these are others, none above the last one.
+    `span`: the last batch before this run and the last one now; `came`: there are chunks among
+    them. `numbered` gives the rows other batches than the next one, none of them above the last
+    one.
     """
     note = _Note(checkpoint)
     before, last = span
@@ -136,7 +139,7 @@ def _walked(recent: DataFrame, chunks: DataFrame, earlier: DataFrame) -> DataFra
 
 
 class _Note:
-    """Which batch the next walk begins with, and whether it is clear that nothing waits."""
+    """With which batch the next walk begins, and whether it is certain that nothing waits."""
 
     def __init__(self, checkpoint: str) -> None:
         self._file = Path(checkpoint) / "shards"

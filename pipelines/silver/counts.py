@@ -1,4 +1,4 @@
-"""What a silver append holds, counted on its way to the table."""
+"""The contents of a silver append, counted while it is written."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _ACCURACY = 1_000
 
 
 class Counts(NamedTuple):
-    """Rows of all kinds, rejects and shards among them, source tables (about), the range of `s1` in
-    which halves of split updates lie (none: None), how many messages the rows are of, how many rows
-    are changes or parts of one, the quantiles of the times (µs) at which changes happened that are
-    no snapshot's, None where no change says when, and those of the times at which they arrived."""
+    """How many rows of all kinds, and rejects and shards among them; about how many source tables;
+    the range of `s1` of halves of split updates (None: there are none); how many messages the rows
+    are from; how many rows are changes or parts of one. Quantiles of the times (µs) at which
+    changes happened, without snapshots, None if no change says when; and of the times at which they
+    arrived."""
 
     rows: int = 0
     rejects: int = 0
@@ -33,7 +34,7 @@ class Counts(NamedTuple):
 
 
 def observed(rows: DataFrame) -> tuple[DataFrame, Observation]:
-    """The rows as they are, and the observation that counts them while they are written."""
+    """The rows, and the observation that counts them while they are written."""
     observation = Observation()
     return rows.observe(observation, *_measures()), observation
 
@@ -44,7 +45,7 @@ def counts_in(observation: Observation) -> Counts:
 
 
 def count(rows: DataFrame) -> Counts:
-    """The same of rows that stand in the table."""
+    """The same for rows that are in the table."""
     row = rows.agg(*_measures()).first()
     assert row is not None
     return Counts(**row.asDict())

@@ -1,8 +1,8 @@
 """The declaration that silver of a source was decoded with, and whether it is today's.
 
-It stands beside the streams' checkpoints, `<checkpoints>/silver/_declarations/<source>.json`, and
-not in the stream's own folder, which may have to be removed. While it differs from today's in what
-silver holds already, nothing new is decoded: two encodings would meet in one column.
+It lies beside the streams' checkpoints, `<checkpoints>/silver/_declarations/<source>.json`, and not
+in the stream's own folder, which may have to be removed. While it differs from today's in something
+that silver has already, nothing new is decoded: two encodings would meet in one column.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NAMED = 5
 
 
 def declared(warehouse: Warehouse, source: str) -> Declaration | None:
-    """What silver of the source was decoded with; None where nothing was kept.
+    """The declaration that silver of the source was decoded with; None if none was kept.
 
-    Raises SourceError where it cannot be read.
+    Raises SourceError if it cannot be read.
     """
     file = _file(warehouse, source)
     if not file.exists():
@@ -51,29 +51,29 @@ def remember(warehouse: Warehouse, source: Source) -> None:
 
 
 def doubt(warehouse: Warehouse, source: Source) -> None:
-    """Silver of the source is about to be what today's declaration makes of it. Killed on the way
-    it is that or what it was: by neither declaration anything is decoded, until one is remembered.
-    """
+    """Note that silver of the source is about to become what today's declaration makes of it. If
+    the process is killed, silver may be either; then nothing is decoded by either declaration until
+    one is remembered."""
     try:
         before = declared(warehouse, source.name)
     except SourceError:
-        # That says already where to go.
+        # That error already says what to do.
         return
     if before is not None and before != Declaration.of(source):
         write_whole(_doubt(warehouse, source.name), b"")
 
 
 def forget(warehouse: Warehouse, source: str) -> None:
-    """Silver holds nothing of the source any more."""
-    # First what would stop the source, were this killed in between.
+    """Note that silver has nothing of the source any more."""
+    # First the file that would stop the source if this were killed in between.
     _doubt(warehouse, source).unlink(missing_ok=True)
     _file(warehouse, source).unlink(missing_ok=True)
 
 
 def check(warehouse: Warehouse, source: Source) -> None:
-    """Raise SourceError where silver holds what is declared otherwise today.
+    """Raise SourceError if something that silver has is declared otherwise today.
 
-    What concerns only tables and columns that have not come is taken over.
+    What only concerns tables and columns that have not come yet is taken over.
     """
     if _doubt(warehouse, source.name).exists():
         raise SourceError(
@@ -98,7 +98,8 @@ def check(warehouse: Warehouse, source: Source) -> None:
 def differing(
     warehouse: Warehouse, source: str, before: Declaration, *, now: Declaration
 ) -> list[str]:
-    """What of silver's is declared otherwise, in words: settings, then tables with columns."""
+    """What of the contents of silver is declared otherwise, in words: settings, then tables with
+    columns."""
     tables = [table for table in source_tables(warehouse) if table.source == source]
     if not tables and _without_changes(warehouse, source):
         return []
@@ -112,7 +113,7 @@ def differing(
 
 
 def _without_changes(warehouse: Warehouse, source: str) -> bool:
-    """Whether silver has no change of the source, those among them that name no table."""
+    """Whether silver has no change of the source, not even one that names no table."""
     if not warehouse.exists("silver", "cdc"):
         return True
     changes = select(warehouse.name("silver", "cdc"), equal(source=source, kind="change"))
@@ -122,7 +123,7 @@ def _without_changes(warehouse: Warehouse, source: str) -> bool:
 def _held(
     warehouse: Warehouse, changed: dict[SourceTable, list[str]]
 ) -> dict[SourceTable, list[str]]:
-    """Of these columns those that some change in silver has."""
+    """Those of these columns that some change in silver has."""
     found = {}
     silver = warehouse.name("silver", "cdc")
     for table, names in changed.items():

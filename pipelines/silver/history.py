@@ -25,7 +25,7 @@ from pipelines.platform.warehouse import Warehouse
 
 class TableNames(NamedTuple):
     """How the events of a source table are read: the changes of names in force, and all renames
-    that its source told of, let in or not."""
+    that its source told of, whether or not they were let in."""
 
     lineage: Lineage
     renames: tuple[RenameColumn, ...]
@@ -40,10 +40,10 @@ def history_view(
     looked: Sequence[str] = (),
     secret: bool = False,
 ) -> str:
-    """The query of the view over `tables`; `columns` are the target's, with their Spark types,
-    `read` the changes of names through which each table's events are read. Where there are columns
-    `looked` for it shows their values before and after as well. `secret`: it is for this session
-    alone, which knows the secret of masks; else it has nothing of the columns that take it."""
+    """The query of the view over `tables`. `columns` are the target's, with their Spark types;
+    `read` has the changes of names through which each table's events are read. For the columns
+    `looked` for, it also shows their values before and after. `secret`: the query is only for this
+    session, which knows the secret of masks; otherwise it leaves out the columns that need it."""
     by_source: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table, route in tables:
         by_source.setdefault(table.source, []).append((table, route))
@@ -72,8 +72,8 @@ def data_columns(
     *,
     without: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The target's columns, but for those `without` which they are asked for: gold's with their
-    types; before it exists, silver's as text."""
+    """The target's columns, except those `without` which they are asked for: gold's with their
+    types; before the target exists, silver's as text."""
     hidden = {name.lower() for _, route in tables for name in route.exclude}
     hidden |= lowered(without)
     if warehouse.exists("gold", target):
@@ -132,8 +132,8 @@ def hidden_by_masks(
     *,
     ever: bool = False,
 ) -> set[str]:
-    """The columns whose masks take a secret, which no view has. `ever`: also by names that they may
-    have had, for images that are shown as they came."""
+    """The columns whose masks take a secret, which a view must not have. `ever`: under all names
+    that they may have had, for images that are shown as they came."""
     hidden: set[str] = set()
     for table, route in tables:
         masks = {
@@ -149,7 +149,7 @@ def hidden_by_masks(
 def _masks(
     config: Config, tables: Sequence[tuple[SourceTable, Route]], *, secret: bool
 ) -> dict[str, Masking]:
-    """The masks that the query can do."""
+    """The masks that the query can apply."""
     return {
         name: mask
         for _, route in tables

@@ -1,9 +1,9 @@
 """What silver has that gold has not applied: one grouped query over all tables of a source.
 
-So only tables with changes cost anything, and each table's plan is made from numbers that are
-already known when its turn comes. However many batches there are, a source table is one row, or two
-where some batches have to be counted separately; its column types are a row for each list of them
-that ever came.
+So only tables with changes cost anything, and each table's plan is made from numbers that are known
+before its turn comes. However many batches there are, a source table is one row, or two if some
+batches have to be counted separately; its column types are one row for each list of them that ever
+came.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class BatchStats(NamedTuple):
 
     `changed`: the last of them with changes. `logged`: the first and the last with schema changes
     or truncates. `format`: that of the last message. `images`: the lists of column names that
-    images have; where they are very many, each name by itself. `image_bytes`: of all values of its
-    changes before and after; `widest`: of those of one change. `formats`: those of its changes;
-    `tenants`: of OceanBase, that they name.
+    images have; if these are very many, each name by itself. `image_bytes`: the bytes of all values
+    of its changes, before and after; `widest`: those of the largest change. `formats`: those of its
+    changes. `tenants`: the OceanBase tenants that they name.
     """
 
     table: SourceTable
@@ -71,9 +71,9 @@ class BatchStats(NamedTuple):
 class PendingChanges(NamedTuple):
     """What one source has above a batch, table by table, and the column types that came with it.
 
-    `last` is the last batch of which everything may be applied, `limit` says what of later ones.
-    `keys`: the key columns that schema messages name, the last ones, which messages of rows need
-    not name.
+    `last` is the last batch that may be applied completely; `limit` says what may be applied of
+    later ones. `keys`: the key columns that schema messages named last; messages of rows need not
+    name them.
     """
 
     last: int
@@ -94,10 +94,10 @@ def pending_changes(
     only: str = "true",
     apart: Mapping[SourceTable, int] | None = None,
 ) -> PendingChanges:
-    """Silver of `source` above batch `above`, and up to `until` where that is given, as far as
-    `limit`; of `tables` alone where given, and of rows for which SQL `only` is true.
+    """What silver has of `source` above batch `above`, as far as `limit` allows; with `until`, up
+    to that batch; with `tables`, only of these; and only rows for which SQL `only` is true.
 
-    `apart`: source tables whose batches up to a number are counted apart from those above it.
+    `apart`: source tables, each with a number: batches up to it are counted apart from those above.
     """
     newest = until if until is not None else warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
@@ -132,7 +132,7 @@ def names_sent(stats: Iterable[BatchStats]) -> set[str]:
 def schema_hints(
     warehouse: Warehouse, tables: Collection[SourceTable], last: int
 ) -> PendingChanges:
-    """What the messages of schemas in batches up to `last` say of some tables of one source.
+    """What schema messages in batches up to `last` say of some tables of one source.
 
     It has no statistics.
     """
@@ -175,8 +175,8 @@ class ProjectedStats(NamedTuple):
 def with_key_changes(
     warehouse: Warehouse, tables: Sequence[ProjectedStats]
 ) -> list[ProjectedStats]:
-    """The tables with key changes counted as their projections have the key, where silver does not
-    know that key: by one query for all of them."""
+    """The tables, with key changes counted by the key of their projections if that is not the key
+    that silver knows; by one query for all of them."""
     asked = [
         texts.key_changes(table.projection, _may_change_key(warehouse, table), number=number)
         for number, table in enumerate(tables)
@@ -207,8 +207,8 @@ def _may_change_key(warehouse: Warehouse, table: ProjectedStats) -> str:
 def with_sequence_positions(
     warehouse: Warehouse, tables: Sequence[ProjectedStats]
 ) -> list[ProjectedStats]:
-    """The tables that are ordered by columns of their rows with the places of their changes in that
-    order, by one query for all of them."""
+    """The tables that are ordered by columns of their rows, with the places of their changes in
+    that order; by one query for all of them."""
     asked = [
         texts.sequence_positions(
             table.projection,
@@ -236,13 +236,13 @@ def with_sequence_positions(
 
 
 def _asked(warehouse: Warehouse, queries: Sequence[str]) -> list[Row]:
-    """The rows of some queries, got by one."""
+    """The rows of some queries, run as one query."""
     return warehouse.session.sql(union_all(queries)).collect() if queries else []
 
 
 class ColumnValues(NamedTuple):
-    """The values of `column` in images above a position, and below another one where that is given,
-    with so many `digits` behind the point; None: however they are spelled."""
+    """The values of `column` in images above a position and, if one is given, below another; with
+    this many `digits` behind the point, or None: with any."""
 
     column: str
     above: Pos
@@ -293,7 +293,8 @@ def _pos(stored: list[int] | None) -> Pos | None:
 def _types(
     source: str, rows: Iterable[dict[str, Any]]
 ) -> dict[SourceTable, list[tuple[ColumnType, ...]]]:
-    """The column types each table came with, in order of appearance; taken out of the rows."""
+    """The column types that each table came with, in order of appearance. They are removed from the
+    rows."""
     by_table: dict[SourceTable, dict[str, tuple[ColumnType, ...]]] = {}
     came = [
         (SourceTable(source, row["db"], row["schema"], row["table"]), listed)
@@ -307,7 +308,7 @@ def _types(
 
 
 def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tuple[str, ...]]:
-    """The key each table was last said to have; taken out of the rows."""
+    """The key that was last named for each table. It is removed from the rows."""
     keys = {}
     for row in sorted(rows, key=lambda row: int(row.get("last") or 0)):
         key = row.pop("last_key")

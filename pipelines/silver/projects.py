@@ -1,9 +1,10 @@
 """Which project a source of the warehouse belongs to.
 
-Everything that comes of a source bears its name alone. Two projects on one warehouse that give one
-name to different data would share its bronze, its progress and its tables; so the first one is
-noted, `<checkpoints>/projects/<source>.json`, and the other is refused. A project that was moved or
-copied together with its warehouse, or that reads elsewhere than before, stays the project.
+Everything that comes from a source is stored under its name alone. If two projects on one warehouse
+gave one name to different data, they would share its bronze, its progress and its tables. So the
+first project is noted, in `<checkpoints>/projects/<source>.json`, and the other is refused. A
+project that was moved or copied together with its warehouse, or that reads elsewhere than before,
+stays the same project.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _NAMED = 3
 
 
 class Reads(msgspec.Struct):
-    """What a source reads: `servers` and its topics or queues, or the folder that its files lie in,
-    as a path and, where that is in the project, from there."""
+    """What a source reads: `servers` with its topics or queues, or the folder of its files, as a
+    path and, if it lies in the project, relative to that."""
 
     transport: str
     servers: list[str] = []
@@ -35,7 +36,7 @@ class Reads(msgspec.Struct):
     inside: str | None = None
 
     def shares(self, other: Reads, *, moved: bool = False) -> bool:
-        """Whether both may be the same data; `moved`: whatever folder or server it now lies in."""
+        """Whether both may be the same data; `moved`: wherever its folder or server is now."""
         if self.transport != other.transport:
             return False
         if self.inside is not None and moved:
@@ -55,8 +56,8 @@ class Reads(msgspec.Struct):
 
 
 class _Note(msgspec.Struct):
-    """`conf`: the project's folder of YAML. `place`: where the note was written, which is elsewhere
-    once the warehouse was moved or copied. `epoch`: the source's."""
+    """`conf`: the project's folder of YAML. `place`: where the note was written; it is elsewhere
+    once the warehouse was moved or copied. `epoch`: that of the source."""
 
     conf: str
     place: str
@@ -73,13 +74,13 @@ def take(warehouse: Warehouse, source: str) -> None:
 
 
 def check(warehouse: Warehouse, source: str) -> None:
-    """Raise SourceError where the source's name is that of another project's source, or its epoch
-    was taken back."""
+    """Raise SourceError if the source's name belongs to another project, or if its epoch was
+    lowered."""
     _check(*_notes(warehouse, source), source)
 
 
 def check_owner(warehouse: Warehouse, source: str) -> None:
-    """Raise SourceError where the source's name is that of another project's source."""
+    """Raise SourceError if the source's name belongs to another project."""
     _check_owner(*_notes(warehouse, source), source)
 
 
@@ -104,7 +105,7 @@ def _check_owner(noted: _Note | None, now: _Note, source: str) -> None:
 
 
 def forget(warehouse: Warehouse, source: str) -> None:
-    """Bronze holds nothing of the source any more."""
+    """Note that bronze has nothing of the source any more."""
     Path(warehouse.checkpoint("projects", f"{source}.json")).unlink(missing_ok=True)
 
 
@@ -139,7 +140,7 @@ def _match(one: Reads, other: Reads) -> bool:
 
 
 def _another(noted: _Note, now: _Note, source: str) -> bool:
-    """Whether the noted project is another one than this, and the source not the same data."""
+    """Whether the note is of another project, and its source not the same data."""
     if (
         noted.conf == now.conf
         or _same_folder(noted.conf, now.conf)
@@ -157,8 +158,8 @@ def _same_folder(one: str, other: str) -> bool:
 
 
 def _declares(conf: str, source: str) -> bool:
-    """Whether the YAML of a folder has a source of that name, or cannot be read; not where it is
-    gone, or on another machine."""
+    """Whether the YAML in a folder has a source of that name, or cannot be read. False if the
+    folder is gone or on another machine."""
     documents = [read(file, environ={})[0] for file in Path(conf).glob("sources/*.yml")]
     return any(
         not document.parsed
@@ -168,7 +169,7 @@ def _declares(conf: str, source: str) -> bool:
 
 
 def _notes(warehouse: Warehouse, source: str) -> tuple[_Note | None, _Note]:
-    """What is noted, and what there is to note. None where nothing is: then today's counts."""
+    """The note there is, None if there is none; and the note as it would be now."""
     file = Path(warehouse.checkpoint("projects", f"{source}.json"))
     config = warehouse.config
     declared = config.sources[source]

@@ -1,9 +1,9 @@
 """Updates that came as two messages are joined in silver (semantics.md, 33).
 
-The before-half is a `fragment` row, the after-half a change that can stand alone. When the second
-of the two arrives, in whichever order, partition or batch, one more row is appended: the after-half
-with its before image. It stands at the after-half's coordinates and pos, so history counts it and
-its lone twin as one change. `silver.changes` shows the pair alone, by its warning.
+The before-half is a `fragment` row; the after-half is a change that can stand alone. When the
+second of the two arrives, in whatever order, partition or batch, one more row is appended: the
+after-half with its before image. It stands at the coordinates and pos of the after-half, so history
+counts the two as one change. `silver.changes` shows only the pair, by its warning.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def join_split_updates(
     to: int,
     top: int | None = None,
 ) -> int:
-    """Append the pairs that `batch`, which holds `counts`, completes, as batch `to`; how many there
-    were. `top`: the highest batch that there is then, where that is another."""
+    """Append, as batch `to`, the pairs that `batch` completes, whose contents are `counts`; gives
+    how many. `top`: the highest batch after that, if it is another one."""
     pairs = completed_pairs(warehouse, source, batch, counts=counts, to=to)
     joined = pairs.count() if pairs is not None else 0
     if pairs is not None and joined:
@@ -52,8 +52,8 @@ def completed_pairs(
     to: int,
     coming: DataFrame | None = None,
 ) -> DataFrame | None:
-    """The pairs that `batch` completes, rows of silver of batch `to`; None where it has no half.
-    `coming`: its rows, where silver has them not yet."""
+    """The pairs that `batch` completes, as rows of silver in batch `to`; None if it has no half.
+    `coming`: its rows, if silver does not have them yet."""
     if counts.split_from is None or counts.split_to is None:
         return None
     there = warehouse.read("silver", "cdc").where(F.col("batch") <= batch)
@@ -62,13 +62,13 @@ def completed_pairs(
     known = there.where((F.col("source") == source.name) & F.array_contains("warnings", _SPLIT))
     halved = [name for name, format_ in FORMATS.items() if format_.splits_updates]
     if all(scheme(source, name) == "source" for name in halved):
-        # Both halves have the place of their record; by arrival each has its own.
+        # Both halves have the place of the one record in the source; by arrival each has its own.
         known = known.where(F.col("s1").between(counts.split_from, counts.split_to))
     return _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))
 
 
 def _pairs(split_updates: DataFrame, batch: int) -> DataFrame:
-    """The after-halves that have a before-half, one of the two in `batch`, joined."""
+    """The after-halves that have a before-half, joined, if one of the two is in `batch`."""
     first = (
         split_updates.where("kind = 'fragment'")
         .groupBy(*_PAIR)

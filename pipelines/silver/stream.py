@@ -1,9 +1,10 @@
-"""Bronze to silver: every new message decoded once, one append a micro-batch, exactly once.
+"""Bronze to silver: every new message is decoded once, in one append for each micro-batch, exactly
+once.
 
-A stream per source over `bronze.messages`; its checkpoint is the source's progress, so sources do
-not touch each other's. Each micro-batch is decoded by one `mapInArrow` and appended with the next
-number in `batch`. A batch that a crash left between its append and the stream's note of it is
-offered again: where the table's log has that append, it is skipped.
+Each source has a stream over `bronze.messages`, whose checkpoint is the progress of that source
+alone. One `mapInArrow` decodes a micro-batch, which is appended with the next number in `batch`. If
+a crash comes between an append and the stream's own note of it, the batch is offered again, and
+skipped because the table's log has its append.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _FEW_TABLES = 4
 _TABLES_A_FILE = 32
 _MOST_FILES = 32
 _NAMES = "db", "schema", "table"
-"""What gold looks for in silver's files."""
+"""The columns by which gold finds its rows in silver's files."""
 _CLUSTERED = NO_DICTIONARIES | ordered_by(*_NAMES)
 _SAMPLE = 2_000
 _UP_TO = "decoded"
@@ -63,13 +64,13 @@ _LOG_IS_SHORTER = (
     "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
     "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
 )
-"""What Delta says where a stream would go on from a commit that its table's log no longer has."""
+"""What Delta says if a stream should go on from a commit that its table's log no longer has."""
 
 
 class Silver(NamedTuple):
-    """What one run over one source wrote: rows of all kinds, rejects among them, of how many
-    messages they are, the changes among them, and when those happened and arrived. `begun_anew`:
-    all that bronze has of the source was looked through for what silver lacks."""
+    """What one run over one source wrote: rows of all kinds, the rejects among them, how many
+    messages they are from, the changes among them, and when these happened and arrived.
+    `begun_anew`: everything that bronze has of the source was searched for what silver lacks."""
 
     source: str
     rows: int
@@ -91,10 +92,10 @@ def _never() -> bool:
 def decode_source(
     warehouse: Warehouse, source: Source, *, stop: Callable[[], bool] = _never
 ) -> Silver:
-    """Decode what bronze holds of `source` and silver does not; returns when nothing is left.
+    """Decode what bronze has of `source` and silver does not; returns when nothing is left.
 
-    `stop` is asked before each micro-batch. Raises PlatformError where tables cannot be written,
-    SourceError where silver was decoded by other declarations than today's.
+    `stop` is asked before each micro-batch. Raises PlatformError if tables cannot be written, and
+    SourceError if silver was decoded by other declarations than today's.
     """
     create_bronze(warehouse)
     checkpoint = warehouse.checkpoint("silver", source.name)
@@ -148,8 +149,8 @@ def decode_source(
 def _stream(
     warehouse: Warehouse, source: Source, checkpoint: str, *, last: int, stop: Callable[[], bool]
 ) -> list[Counts]:
-    """Run the stream to its end, see `_followed`; it begins anew where bronze's log has lost the
-    commit from which it would go on, for the source was not decoded for longer than Delta keeps
+    """Run the stream to its end, see `_followed`. It begins anew if bronze's log has lost the
+    commit from which it would go on, because the source was not decoded for longer than Delta keeps
     commits."""
     try:
         return _followed(warehouse, source, checkpoint, last=last, stop=stop)
@@ -161,9 +162,9 @@ def _stream(
 
 
 def _begin_anew(warehouse: Warehouse, checkpoint: str) -> None:
-    """Let the stream begin with all that bronze holds, of which what silver has is left out until
-    it has come to its end. A new stream numbers its appends from 0 on, so they need a new name
-    first: of the old one these numbers are taken."""
+    """Let the stream begin with everything that bronze has, leaving out what silver has, until it
+    reaches the end. A new stream numbers its appends from 0, so it gets a new name first: under the
+    old name these numbers are taken."""
     write_whole(Path(checkpoint) / _BEGUN_ANEW, b"")
     write_whole(Path(checkpoint) / _WRITER, str(uuid.uuid4()).encode())
     remove(warehouse, f"{checkpoint}/stream")
@@ -172,7 +173,7 @@ def _begin_anew(warehouse: Warehouse, checkpoint: str) -> None:
 def _followed(
     warehouse: Warehouse, source: Source, checkpoint: str, *, last: int, stop: Callable[[], bool]
 ) -> list[Counts]:
-    """Follow bronze to its end; what was appended, unless Spark Connect ran it elsewhere."""
+    """Follow bronze to its end; gives what was appended, unless Spark Connect ran it elsewhere."""
     batches = _Batches(
         config=replace(warehouse.config, sources={}, tables={}, mask_secret=None),
         source=source,
@@ -182,7 +183,7 @@ def _followed(
         unfinished=_unfinished(checkpoint),
         begun_anew=(Path(checkpoint) / _BEGUN_ANEW).exists(),
         last=last,
-        # Spark Connect appends in another process, where nobody would hear a request to stop.
+        # Spark Connect appends in another process, which does not hear a request to stop.
         stopped=stop if warehouse.local and not is_remote() else _never,
     )
     stream = (
@@ -205,12 +206,12 @@ def _followed(
 
 @dataclass(kw_only=True)
 class _Batches:
-    """The micro-batches of one stream, appended. Where Spark runs it elsewhere it goes there whole,
-    so it holds no session, and of the configuration no other source's passwords.
+    """Appends the micro-batches of one stream. If Spark runs it elsewhere, this object goes there
+    as a whole, so it holds no session, and no passwords of other sources.
 
-    `writer`: the name of this checkpoint's appends. `tables`: about how many the source has.
-    `unfinished`: the micro-batch that a killed run began. `begun_anew`: it comes by messages again
-    that silver has. `last`: the number of the last append.
+    `writer`: the name of this checkpoint's appends. `tables`: about how many tables the source has.
+    `unfinished`: the micro-batch that a killed run began. `begun_anew`: the stream reads messages
+    again that silver has. `last`: the number of the last append.
     """
 
     config: Config
@@ -226,11 +227,12 @@ class _Batches:
 
     @property
     def clusters(self) -> bool:
-        """Whether the source has so many tables that rows of one stand side by side."""
+        """Whether the source has so many tables that the rows of each are put side by side."""
         return self.tables > _FEW_TABLES
 
     def append(self, batch: DataFrame, number: int) -> None:
-        """Decode a micro-batch and append it, unless a killed run did; then join split updates."""
+        """Decode a micro-batch and append it, unless a killed run did so; then join split
+        updates."""
         if self.stopped():
             raise Stopped
         warehouse = Warehouse(self.config, batch.sparkSession)
@@ -239,7 +241,7 @@ class _Batches:
             warehouse.append_note("silver", "cdc", once) if number == self.unfinished else None
         )
         if appended is not None:
-            # A run that was killed got that far; sources have appended since, maybe.
+            # A killed run got that far; other sources may have appended since.
             counts = _counts(warehouse, appended)
         else:
             appended = self.last = self.last + 1
@@ -254,7 +256,7 @@ class _Batches:
     def _join_pairs(
         self, warehouse: Warehouse, appended: int, counts: Counts, *, once: tuple[str, int]
     ) -> None:
-        """Join the messages of split updates, unless a killed run did."""
+        """Join the messages of split updates, unless a killed run did so."""
         if once[1] == self.unfinished and warehouse.append_note("silver", "cdc", once) is not None:
             return
         pairs = join_split_updates(
@@ -264,7 +266,7 @@ class _Batches:
         self.written.append(Counts(rows=pairs))
 
     def _decoded(self, warehouse: Warehouse, batch: DataFrame, number: int) -> DataFrame:
-        """The rows of a micro-batch, as the append with this number has them."""
+        """The rows of a micro-batch, ready for the append with this number."""
         if self.begun_anew:
             silver = warehouse.read("silver", "cdc").where(F.col("source") == self.source.name)
             batch = batch.join(silver.select(*MESSAGE), list(MESSAGE), "left_anti")
@@ -275,7 +277,7 @@ class _Batches:
 
 
 def _decode(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What makes rows of the source's messages."""
+    """The function that makes rows of the source's messages."""
     return decode({source.name: decode_spec(source)})
 
 
@@ -284,7 +286,8 @@ def _bronze(warehouse: Warehouse) -> DataFrame:
     bronze = (
         warehouse.session.readStream.format("delta")
         .option("maxBytesPerTrigger", _BYTES_A_BATCH)
-        # Retention deletes rows of bronze that were decoded long ago; they are not to come again.
+        # Retention deletes rows of bronze that were decoded long ago; the stream must not take that
+        # for news.
         .option("skipChangeCommits", "true")
     )
     if warehouse.local:
@@ -293,7 +296,7 @@ def _bronze(warehouse: Warehouse) -> DataFrame:
 
 
 def _append(warehouse: Warehouse, rows: DataFrame, *, once: tuple[str, int], number: int) -> Counts:
-    """Append a batch; what it holds."""
+    """Append a batch; gives the counts of what it holds."""
     if is_remote():
         warehouse.append(rows, "silver", "cdc", once=once, note=number)
         return _counts(warehouse, number)
@@ -307,13 +310,14 @@ def _counts(warehouse: Warehouse, batch: int) -> Counts:
 
 
 def _clustered(rows: DataFrame, tables: int) -> DataFrame:
-    """Rows of one table side by side, so that gold's read of one table skips the others' files."""
+    """The rows with those of one table side by side, so that gold skips the files of other
+    tables."""
     files = min(max(2, tables // _TABLES_A_FILE), _MOST_FILES)
     return rows.repartition(files, *_NAMES).sortWithinPartitions(*_NAMES)
 
 
 def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
-    """About how many tables the source has: those of the last run, at first those of a sample."""
+    """About how many tables the source has: as many as in the last run, or at first in a sample."""
     with suppress(FileNotFoundError, ValueError):
         return int((Path(checkpoint) / _TABLES).read_text())
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
@@ -338,7 +342,7 @@ def _unfinished(checkpoint: str) -> int | None:
 
 
 def _checkpoints(folder: str, source: str) -> list[TableCheckpoint]:
-    """The checkpoint as one of both tables: of bronze, which it follows, and of silver."""
+    """The checkpoint, as one of bronze, which it follows, and as one of silver."""
 
     def given() -> dict[str, int]:
         begun = stream_given(f"{folder}/stream").values()
@@ -351,14 +355,15 @@ def _checkpoints(folder: str, source: str) -> list[TableCheckpoint]:
 
 
 def _decoded_up_to(checkpoint: str) -> str | None:
-    """Bronze's newest commit when the last stream that finished began.
+    """Bronze's newest commit when the last finished stream began.
 
-    While it is still the newest there is nothing to decode, and starting a stream costs more than a
-    second. None where a stream has begun since and did not finish."""
+    While that is still the newest, there is nothing to decode, and starting a stream costs more
+    than a second. None if a stream has begun since and did not finish.
+    """
     noted = Path(checkpoint) / _UP_TO
     if _unfinished(checkpoint) is not None or not noted.exists():
         return None
-    # A damaged one is no commit's.
+    # A damaged note is not that of a commit.
     return noted.read_text(errors="replace")
 
 
@@ -375,8 +380,9 @@ def _writer(checkpoint: str, source: str) -> str:
 
 
 def last_batch(warehouse: Warehouse) -> int:
-    """The number of the newest append, as its own mark has it, or the highest there is: behind a
-    RESTORE the highest that gold has come to, which would take a lower one for applied."""
+    """The number of the newest append, by its own mark, or the highest number there is. After a
+    RESTORE it is the highest one that gold has come to, since gold would take a lower one for
+    applied."""
     noted = warehouse.last_note("silver", "cdc")
     if noted is not None:
         return noted

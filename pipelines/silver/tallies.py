@@ -1,6 +1,6 @@
-"""The groups of pending changes put together: what a source table comes to over all it sent.
+"""The groups of pending changes added up: the statistics of a source table over everything it sent.
 
-Spark aggregates only by kind, operation, format and column types. Which of these groups belongs to
+Spark aggregates only by kind, operation, format and column types. Which of these groups counts for
 which figure is decided here, over a few rows.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from ingest.names import lowered
 
 IMAGES = 64
-"""Lists of column names of a table that are named one by one."""
+"""How many lists of column names of a table are kept one by one."""
 Group = dict[str, Any]
 """A row of the query on pending changes."""
 _OF = ("db", "schema", "table", "part")
@@ -30,7 +30,7 @@ def tallied(groups: Iterable[Group]) -> list[Group]:
 
 
 def schemas(groups: Sequence[Group]) -> Group:
-    """What the messages of schemas among the groups of a table say: `types` and `last_key`."""
+    """What the schema messages among the groups of a table say: `types` and `last_key`."""
     keys = [group["last_key"] for group in groups if group["last_key"] is not None]
     return {
         "types": [group for group in groups if group["came"] is not None],
@@ -84,8 +84,8 @@ def _tally(groups: Sequence[Group]) -> Group:
 
 
 def _images(groups: Sequence[Group]) -> list[Sequence[str]]:
-    """The lists of column names; where they are very many, each name by itself, and one of the
-    lists that have a name in two spellings."""
+    """The lists of column names. If they are very many: each name by itself, and one of the lists
+    that have a name in two spellings."""
     lists = _distinct(names for group in groups for names in group["images"])
     if len(lists) <= IMAGES and not any(group["many"] for group in groups):
         return lists
@@ -95,7 +95,7 @@ def _images(groups: Sequence[Group]) -> list[Sequence[str]]:
 
 def _newest(group: Group) -> tuple[bool, int, list[int], str]:
     batch, pos = group["newest_row"]
-    # Where nothing says where a message stands, it comes before those of its batch that say so.
+    # A message without a position comes before those of its batch that have one.
     return group["kind"] == "change", batch, pos or [], group["format"] or ""
 
 

@@ -1,7 +1,7 @@
-"""Transactions in silver: which are complete, and up to where gold may publish whole ones only.
+"""Transactions in silver: which are complete, and how far gold may publish only whole ones.
 
-A transaction is complete when its end was seen and, where the end says how many events there were,
-all of them. Events that name no transaction belong to none and wait for none.
+A transaction is complete when its end was seen and, if the end says how many events there were, all
+of these. Events that name no transaction belong to none and wait for none.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipelines.terminal.console import counted
 
 
 class Open(NamedTuple):
-    """A transaction that is not complete: its lowest event's position, how many events are here,
-    how many there are (None: its end was not seen, or did not say)."""
+    """A transaction that is not complete: the position of its lowest event, how many events are
+    here, and how many there are (None: its end was not seen, or did not say)."""
 
     tx_id: str
     first: Pos
@@ -39,8 +39,8 @@ class Open(NamedTuple):
 
 class PublishLimit(NamedTuple):
     """How far gold may go: `only` is SQL that is true for the rows that may be published, `last`
-    the last batch in which all may (None: all there are), `newest` the last batch there is. `waits`
-    is the transaction that is in the way."""
+    the last batch that may be published completely (None: all may), `newest` the last batch there
+    is. `waits` is the transaction that gold waits for."""
 
     only: str = "true"
     last: int | None = None
@@ -93,17 +93,17 @@ def _lowest_open(warehouse: Warehouse, source: str, *, above: int) -> Open | Non
         return None
     newest = session.sql(texts.newest_epoch(silver, source=source, above=above)).first()
     assert newest is not None
-    # What is not complete up here may be with what lies in earlier batches: an end that came
-    # before its events, or events that came a second time. Of an earlier epoch nothing comes any
-    # more: a transaction that the new one cut short has no rest.
+    # A transaction that is not complete above the batch may be complete with earlier batches: its
+    # end may have come before its events, or events may have come twice. Nothing comes any more of
+    # an earlier epoch: a transaction that the new epoch cut short stays incomplete.
     of_now = all_of_source(among=met, epoch=newest[0])
     row = session.sql(texts.lowest_waiting(of_now)).first()
     return Open(row[0], tuple(row[1]), row[2], row[3]) if row is not None else None
 
 
 def unpublished(warehouse: Warehouse, source: str, *, until: str) -> Open | None:
-    """The transaction whose rest gold waits for, where some of what that holds back is among the
-    changes for which SQL `until` is true."""
+    """The transaction whose rest gold waits for, if it holds back any change for which SQL `until`
+    is true."""
     cursor = source_cursor(load_progress(warehouse), source)
     limit = publish_limit(warehouse, source, above=cursor.whole)
     if limit.waits is None or limit.last is None:
@@ -114,8 +114,8 @@ def unpublished(warehouse: Warehouse, source: str, *, until: str) -> Open | None
 
 
 def _beyond_horizons(warehouse: Warehouse, source: str) -> str:
-    """SQL of the changes that gold sets aside since the history that they belong in was trimmed: of
-    a transaction of that time it publishes nothing any more."""
+    """SQL of the changes that gold sets aside because the history that they belong to was trimmed:
+    it publishes nothing more of a transaction of that time."""
     progress_by_target = load_progress(warehouse)
     known = [*targets_of(progress_by_target, source).values()]
     terms = []
@@ -123,7 +123,7 @@ def _beyond_horizons(warehouse: Warehouse, source: str) -> str:
         for names in progress.tables:
             table = SourceTable(source, *names)
             own = progress.watermarks.get(label_of(table))
-            # A table that was renamed is known by its first name.
+            # A renamed table is known by its first name.
             marks = progress.watermarks.values() if own is None else [own]
             terms += [
                 f"({of_table(table)} AND {past_horizon(each.pos, each.batch)})"
@@ -133,8 +133,8 @@ def _beyond_horizons(warehouse: Warehouse, source: str) -> str:
 
 
 def waiting(warehouse: Warehouse, sources: Iterable[str]) -> list[str]:
-    """What gold waits for, a sentence each, where it publishes whole transactions only; and what
-    keeps it from doing so."""
+    """A sentence for each thing that gold waits for because it publishes only whole transactions,
+    or that keeps it from doing so."""
     there = warehouse.exists("silver", "cdc")
     tables = warehouse.config.tables
     sources = [name for name in sources if there and tables[name].publish == "transaction"]
@@ -155,7 +155,7 @@ _WITHOUT = "take `publish: transaction` out of its tables file"
 
 
 def _never(warehouse: Warehouse, source: str, waits: Open) -> str:
-    """Why gold may wait for ever, and what to do, where nothing has told an end so far."""
+    """Why gold may wait for ever, and what to do, if no end of a transaction was ever told."""
     silver = warehouse.name("silver", "cdc")
     if not warehouse.session.sql(texts.any_end(silver, source=source)).isEmpty():
         return ""
@@ -168,7 +168,7 @@ def _never(warehouse: Warehouse, source: str, waits: Open) -> str:
 
 
 def _nothing_held(warehouse: Warehouse, source: str) -> str | None:
-    """That no change waits for any other, where none names a transaction."""
+    """The sentence that no change waits for others, because none names a transaction."""
     silver = warehouse.name("silver", "cdc")
     if not warehouse.session.sql(texts.any_change(silver, source=source, named=True)).isEmpty():
         return None

@@ -1,9 +1,9 @@
-"""What a target was made for, beside what the tables file wants of it now, and whether its source
-tables may claim one key.
+"""What a target was made for, compared with what the tables file wants of it now; and whether its
+source tables may claim one key.
 
-Until `ingest rebuild` makes it anew a target stays what it was made for: neither changes nor schema
-changes nor retention touch one that is wanted otherwise, since what they would do to it cannot be
-taken back.
+Until `ingest rebuild` makes it anew, a target stays what it was made for. If it is wanted
+otherwise, neither changes nor schema changes nor retention touch it, since that could not be
+undone.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ingest.errors import TableError
 
 
 def may_share_keys(route: Route, keeps: Keeping, *, tables: int) -> bool:
-    """Whether several source tables may claim one key of a target that `tables` of them feed (27);
-    with a shard_column the table is part of the key."""
+    """Whether several source tables may claim one key of a target that `tables` of them feed (27).
+    With a shard_column the table is part of the key."""
     return keeps.keyed and route.shard_column is None and tables > 1
 
 
 class OtherMasks(TableError):
-    """Rows of a target are masked otherwise than the configuration has it."""
+    """Rows of a target are masked otherwise than the configuration says."""
 
 
 def other_masks(route: Route, contract: TargetContract | None) -> str | None:
-    """The sentence on a target whose rows are masked otherwise than the configuration has it."""
+    """The sentence on a target whose rows are masked otherwise than the configuration says."""
     now = masks_of(route)
     if contract is None or contract.masks == now:
         return None
@@ -36,7 +36,7 @@ def other_masks(route: Route, contract: TargetContract | None) -> str | None:
 
 
 def _other_contract(route: Route, contract: TargetContract | None) -> str | None:
-    """The sentence on a target that the configuration wants of another kind than it is."""
+    """The sentence on a target that the configuration wants to be of another kind."""
     mode = mode_of(route, contract.keys) if contract is not None else None
     if contract is None or mode is None:
         return None
@@ -56,8 +56,8 @@ def made_otherwise(route: Route, contract: TargetContract | None) -> bool:
 
 
 def check_made_for(route: Route, contract: TargetContract | None) -> None:
-    """Raise OtherMasks where rows that are masked otherwise would come beside those there are, and
-    TableError where the target would have to be of another kind."""
+    """Raise OtherMasks if rows with different masks would meet in the target, and TableError if the
+    target would have to be of another kind."""
     if (masks := other_masks(route, contract)) is not None:
         raise OtherMasks(masks)
     if (kind := _other_contract(route, contract)) is not None:

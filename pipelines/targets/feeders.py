@@ -1,8 +1,8 @@
-"""Which source tables feed each target, and which are kept apart since another was there first.
+"""Which source tables feed each target, and which are kept apart because another was there first.
 
-Who fed a target first is read off its progress: the watermarks of its source tables come in the
-order in which they came. A source table that meets such a target without being meant to is parked
-by itself (semantics.md, 70): `ParkedTable` is its row of `gold._progress`.
+Its progress shows who fed a target first: the watermarks of its source tables are in the order in
+which they came. A source table that meets such a target without being meant to share it is parked
+by itself (semantics.md, 70): `ParkedTable` is its row in `gold._progress`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from pipelines.targets.progress import ParkedTable, ProgressByTarget, is_target
 
 
 def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
-    """The source tables that have fed each target and are led there still, in order of coming.
+    """The source tables that have fed each target and are still routed there, in the order in which
+    they came.
 
-    Those of a source that the configuration does not know are: another one on the same warehouse
-    may lead them there.
+    Those of a source that the configuration does not know count as well: another configuration on
+    the same warehouse may route them there.
     """
     by_target: dict[str, list[SourceTable]] = {}
     for (source, target), progress in progress_by_target.items():
@@ -40,7 +41,8 @@ def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
 def kept_apart(
     source: str, errors: Mapping[SourceTable, str], progress_by_target: ProgressByTarget
 ) -> tuple[list[ParkedTable], list[ParkedTable]]:
-    """The source tables that are parked by themselves, by why, and those that no longer are."""
+    """The source tables that are parked by themselves, with the reason, and those that no longer
+    are."""
     parked = [ParkedTable.of(table, error) for table, error in errors.items()]
     names = {row.target for row in parked}
     freed = [

@@ -1,7 +1,8 @@
 """`gold._progress`: how far each target is, and the record of every run.
 
-A target's present state is its newest row. `batch` is the last silver batch applied; `state` holds,
-per source table, the positions that tell late events from others (semantics.md, "Late events").
+The present state of a target is its newest row. `batch` is the last silver batch that was applied;
+`state` has for each source table the positions by which late events are recognised (semantics.md,
+"Late events").
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HIGH_POSITIONS_MOST = 32
 TRUNCATES_MOST = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SOURCE_CURSOR = "*"
-"""The target name of the row that says how far a source's silver was looked through."""
+"""The target name of the row that says how far the silver of a source was looked through."""
 
 PROGRESS = (
     ("target", "string"),
@@ -53,7 +54,7 @@ PROGRESS = (
 
 
 Outdated = Literal["decoding", "decoded", "unconfirmed", "rebuilding"]
-"""Silver is being decoded again, or has been, and the rebuild is to be confirmed; or the target is
+"""Silver is being decoded again, or was, and the rebuild has to be confirmed; or the target is
 being made one of another kind."""
 ParkedFor = Literal["masks"]
 """Rows are masked otherwise than the configuration has it."""
@@ -63,7 +64,7 @@ Names = tuple[str | None, str | None, str | None]
 
 class Horizon(NamedTuple):
     """Where history was trimmed: what lies below `pos` is complete only in batches up to `batch`,
-    and only as far as it bears on what is above. `time` (µs): the newest event time down there."""
+    and only as far as it matters for what is above. `time` (µs): the newest event time below."""
 
     pos: Pos
     batch: int
@@ -72,27 +73,27 @@ class Horizon(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Watermarks:
-    """What gold remembers of one source table, to tell which events are late.
+    """What gold remembers of one source table, to recognise late events.
 
-    Positions: `applied` is the highest applied, `last_removal` the highest of an applied delete,
-    key change or truncate, `last_noop` the highest that may have been skipped because it changed
-    nothing, `last_baseless` the highest of a partial image without base, `last_narrow` the highest
-    applied when another column of the target was first seen: rows up to there may be from images
-    without it. `batch_high_positions`: for some of silver's batches, in order, the highest position
-    that changes have up to there.
+    Positions: `applied` is the highest applied one, `last_removal` the highest of an applied
+    delete, key change or truncate, `last_noop` the highest of a change that may have been skipped
+    because it changed nothing, `last_baseless` the highest of a partial image without base,
+    `last_narrow` the highest applied one when a further column of the target first came: rows up to
+    there may be from images without it. `batch_high_positions`: for some of silver's batches, in
+    order, the highest position of the changes up to there.
 
-    `truncates`: the newest truncates, and `truncate_times` when they happened (µs), where the rows
-    that they leave behind show that; `more_truncates`: silver has others.
+    `truncates`: the newest truncates, and `truncate_times` when they happened (µs), if rows that
+    they leave behind show that. `more_truncates`: silver has others.
 
     `partials`: partial images have come. `key_overridden`: changes have come that name no key, or
     another one than the target's. `unhashed`: changes have come for which silver has no hash of the
-    key. `domain`: what its positions are positions in (`ingest.decode.spec.domain`). `tenant`: the
-    one of OceanBase that its changes name. `spellings`: of the target's columns that messages
-    spell otherwise than gold, or in several ways, every spelling that came.
+    key. `domain`: the domain of its positions (`ingest.decode.spec.domain`). `tenant`: the
+    OceanBase tenant that its changes name. `spellings`: for those of the target's columns that
+    messages spell otherwise than gold, or in several ways, every spelling that came.
 
-    `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
-    that tells what a killed run left. `changes`: how many were applied, and `widest`: the bytes of
-    the values of the widest, so that what is read of history is known to be little beforehand.
+    `horizons`: where its history was trimmed. `version`: the target's Delta version, if by it a
+    later run can tell what a killed run left. `changes`: how many were applied, and `widest`: the
+    bytes of the values of the largest one; by these the size of a history is bounded beforehand.
     """
 
     applied: Pos | None = None
@@ -116,9 +117,9 @@ class Watermarks:
     widest: int = 0
 
     def names_before(self, columns: Iterable[str], sent: Iterable[str]) -> set[str]:
-        """The names that images from before may have for the target's `columns`, where a batch's
-        images have the names `sent`: those that are remembered and, of a column that had no other
-        name until now, the target's own, which was not worth remembering."""
+        """The names that earlier images may have for the target's `columns`, if a batch's images
+        have the names `sent`: the remembered names and, for a column that had no other name until
+        now, the target's own name, which did not have to be remembered."""
         if self.applied is None:
             return {*self.spellings}
         own = {name.lower(): name for name in columns}
@@ -129,8 +130,8 @@ class Watermarks:
     def high_positions_after(
         self, above: int, last: int, high: Pos | None
     ) -> tuple[tuple[int, Pos], ...]:
-        """`batch_high_positions` once the batches above `above`, up to `last`, are applied: `high`
-        is then the highest position. Older ones are thinned out."""
+        """`batch_high_positions` after the batches above `above`, up to `last`, are applied; `high`
+        is then the highest position. Older entries are thinned out."""
         if high is None:
             return self.batch_high_positions
         kept = [
@@ -145,25 +146,26 @@ class Watermarks:
 
     @property
     def all_truncates(self) -> dict[Pos, int | None] | None:
-        """All truncates there were, with their times; None where silver must be asked."""
+        """All truncates there have been, with their times; None if silver has to be asked."""
         known = not self.more_truncates and len(self.truncate_times) == len(self.truncates)
         return dict(zip(self.truncates, self.truncate_times, strict=True)) if known else None
 
     def with_truncates(self, truncates: Mapping[Pos, int | None]) -> Watermarks:
-        """The watermarks of a table whose truncates are these: what is written with every batch
-        holds no more of them than TRUNCATES_MOST."""
+        """The watermarks of a table with these truncates. At most TRUNCATES_MOST of them are kept,
+        since watermarks are written with every batch."""
         listed = sorted(truncates)[-TRUNCATES_MOST:]
         times = tuple(truncates[pos] for pos in listed)
         more = self.more_truncates or len(truncates) > TRUNCATES_MOST
         return replace(self, truncates=tuple(listed), truncate_times=times, more_truncates=more)
 
     def with_baseless(self, pos: Pos | None) -> Watermarks:
-        """The watermarks once a partial image at a position, where there is one, has no base."""
+        """The watermarks after a partial image at a position, if there is one, turned out to have
+        no base."""
         return replace(self, last_baseless=highest([self.last_baseless, pos]))
 
 
 def unconfirmed(source: str, target: str) -> str:
-    """The sentence on a target that is not made anew unless someone says so."""
+    """The sentence on a target that is not made anew until someone confirms it."""
     return (
         f"silver of {source} was decoded again, by which its key or mode changes; confirm with "
         f"`ingest rebuild {target} --yes`"
@@ -180,21 +182,21 @@ _NOTHING_DONE: Mapping[str, Any] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """One row of `gold._progress`: how far a target is after a run, and what the run did. That of a
-    source is a SourceCursor, that of a source table that feeds no target a ParkedTable.
+    """One row of `gold._progress`: how far a target is after a run, and what the run did. The row
+    of a source is a SourceCursor, that of a source table that feeds no target a ParkedTable.
 
-    Where whole transactions are published, also what lies below `below` was applied of the batches
-    up to `partly_applied`. `contract`: what the target was created for; None = not created yet.
-    `tables`: by name of a source table the batch up to which it is applied. `untyped`: columns that
-    nobody gives a type. `declared`: the types that its entry gave its columns when they were last
-    looked at. `unsent`: by label of a source table the target's columns, in lower case, that it
-    never sent. `columns`: those that the target had, in lower case, when changes were last applied
-    to it; None: not known. `outdated`: the rows are from silver as it was before it was decoded
-    again, or nobody knows of which kind they are, so nothing is applied until they are rebuilt.
-    `parked_for`: what it is parked for, where that may end without new changes. `version`: one
-    higher with each row of the target, whatever the clocks of the drivers that wrote them.
-    `merged_at`: when changes were last applied, in microseconds since 1970 UTC by the clock of the
-    driver that did; None: never, or longer ago than rows of runs are kept.
+    If whole transactions are published, what lies below `below` in the batches up to
+    `partly_applied` was applied too. `contract`: what the target was created for; None = not
+    created yet. `tables`: for each name of a source table the batch up to which it is applied.
+    `untyped`: columns that nobody gives a type. `declared`: the types that the target's entry
+    declared for its columns when they were last looked at. `unsent`: by label of a source table the
+    target's columns, in lower case, that it never sent. `columns`: the target's columns, in lower
+    case, when changes were last applied to it; None: not known. `outdated`: the rows are from
+    silver as it was before it was decoded again, or nobody knows of which kind they are, so nothing
+    is applied until they are rebuilt. `parked_for`: why it is parked, if that may end without new
+    changes. `version`: one higher with each row of the target, whatever the clocks of the drivers
+    that wrote them. `merged_at`: when changes were last applied, in microseconds since 1970 UTC by
+    the clock of the driver that did it; None: never, or longer ago than rows of runs are kept.
     """
 
     target: str
@@ -230,7 +232,7 @@ class Progress:
     merged_at: int | None = field(default=None, compare=False)
 
     def uncounted(self) -> Self:
-        """The same state, parked or not, with nothing counted yet."""
+        """The same state, parked or not, with all counts at zero."""
         return replace(self, **_NOTHING_DONE)
 
     def counting(self, counts: Mapping[str, int]) -> Self:
@@ -239,11 +241,11 @@ class Progress:
         return replace(self, **more)
 
     def parked(self, error: str, *, why: ParkedFor | None = None) -> Self:
-        """The target stays where it was, with the reason."""
+        """The target as it was, parked for this reason."""
         return replace(self.uncounted(), status="parked", error=error, parked_for=why)
 
     def unparked(self) -> Self:
-        """The same, in order again."""
+        """The same, no longer parked."""
         return replace(self.uncounted(), status="ok", error=None, parked_for=None)
 
     @property
@@ -266,8 +268,8 @@ class Progress:
         return None
 
     def with_columns(self, columns: Iterable[str]) -> Self:
-        """The same, of a target that has these columns now. If one is new to it, rows that were
-        applied so far may come from images that lacked it."""
+        """The same, for a target that has these columns now. If one of them is new, rows applied so
+        far may come from images that lacked it."""
         names = tuple(sorted(name.lower() for name in columns))
         if set(names) <= set(self.columns or ()):
             return replace(self, columns=names)
@@ -278,20 +280,20 @@ class Progress:
         return replace(self, columns=names, watermarks=narrow)
 
     def with_watermarks(self, watermarks: Mapping[str, Watermarks]) -> Self:
-        """The same state, of these source tables with other watermarks."""
+        """The same state, with other watermarks for these source tables."""
         merged = {**self.watermarks, **watermarks}
         return replace(self.uncounted(), watermarks=merged)
 
     @property
     def last_batch(self) -> int:
-        """The last batch of which something was applied."""
+        """The last batch of which anything was applied."""
         if self.below is None or self.partly_applied is None:
             return self.batch
         return self.partly_applied
 
     @property
     def applied_rows(self) -> str:
-        """SQL that is true for what was applied of silver's batches up to `last_batch`."""
+        """SQL that is true for the applied rows in silver's batches up to `last_batch`."""
         if self.below is None or self.partly_applied is None:
             return "true"
         return f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
@@ -316,9 +318,9 @@ class Progress:
 class SourceCursor(Progress):
     """The row of a source: how far its silver was looked through for all its targets.
 
-    `tables`: by name of a source table the last batch that has changes of it. `redecoded`: the
-    batches that its rows in silver begin with once they are decoded again, as it was planned last;
-    `reached`: the last batch that was applied before that, by its number of now.
+    `tables`: for each name of a source table the last batch that has changes of it. `redecoded`:
+    the batches with which its rows in silver begin after a redecode, as last planned; `reached`:
+    the last batch that was applied before that, by its new number.
     """
 
     target: str = SOURCE_CURSOR
@@ -334,7 +336,8 @@ class SourceCursor(Progress):
 @dataclass(frozen=True, kw_only=True)
 class ParkedTable(Progress):
     """The row of a source table that is parked by itself (semantics.md, 70), under its own name:
-    `target` is `source:db.table`. Nothing of it is applied; once it may go on it is `ok`."""
+    `target` is `source:db.table`. Nothing of it is applied; once it may go on, its status is
+    `ok`."""
 
     @classmethod
     def of(cls, table: SourceTable, error: str) -> Self:
@@ -348,8 +351,8 @@ def create_progress(warehouse: Warehouse) -> None:
 
 
 class _State(msgspec.Struct, kw_only=True):
-    """What the column `state` has of Progress and SourceCursor, as JSON. `tables`: names, and the
-    batch of each; of changes that name no table the last of the three is null."""
+    """The column `state` of Progress and SourceCursor, as JSON. `tables`: names, and the batch of
+    each; for changes that name no table the last of the three names is null."""
 
     watermarks: dict[str, Watermarks] = {}
     tables: list[tuple[str | None, str | None, str | None, int]] = []
@@ -379,8 +382,8 @@ ProgressByTarget = dict[tuple[str, str], Progress]
 
 
 def load_progress(warehouse: Warehouse) -> ProgressByTarget:
-    """The progress of every target, read anew only where another process has recorded something;
-    empty where nothing was recorded yet."""
+    """The progress of every target, read again only if another process has recorded something;
+    empty if nothing was recorded yet."""
     if not warehouse.exists("gold", "_progress"):
         return {}
     return dict(warehouse.cached("gold", "_progress", lambda: _read(warehouse)))
@@ -429,7 +432,7 @@ def has_rows_applied(state: str | None) -> bool:
 
 
 def _kind_of(name: str) -> type[Progress]:
-    """What a row is, by what it has in the place of a target's name, in which no colon stands."""
+    """The class of a row, by what it has as the target's name; no target's name has a colon."""
     if name == SOURCE_CURSOR:
         return SourceCursor
     return ParkedTable if ":" in name else Progress
@@ -456,13 +459,13 @@ def source_cursors(progress_by_target: ProgressByTarget) -> dict[str, SourceCurs
 
 
 def source_cursor(progress_by_target: ProgressByTarget, source: str) -> SourceCursor:
-    """How far a source's silver was looked through; at the beginning where there is no record."""
+    """How far the silver of a source was looked through; at the beginning if there is no record."""
     row = progress_by_target.get((source, SOURCE_CURSOR))
     return row if isinstance(row, SourceCursor) else SourceCursor(source=source)
 
 
 def progress_of(warehouse: Warehouse, source: str, target: str) -> Progress:
-    """The progress of one target; at the beginning where there is no record of it."""
+    """The progress of one target; at the beginning if there is no record of it."""
     fresh = Progress(target=target, source=source)
     return load_progress(warehouse).get((source, target), fresh)
 
@@ -470,7 +473,7 @@ def progress_of(warehouse: Warehouse, source: str, target: str) -> Progress:
 def record_progress(
     warehouse: Warehouse, rows: Sequence[Progress], progress_by_target: ProgressByTarget
 ) -> None:
-    """Append the rows of one run, and bring `progress_by_target` up to them."""
+    """Append the rows of one run, and update `progress_by_target` with them."""
     if not rows:
         return
     at = datetime.now(UTC)

@@ -50,16 +50,16 @@ def table_of(warehouse: Warehouse) -> str:
 
 
 def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
-    """SQL of the rejects, open now, of changes whose key another source table's row holds; None
-    where there is none."""
+    """SQL of the open rejects of changes whose key another source table's row holds; None if there
+    is none."""
     if not have_rejects(warehouse, source, target, code=Code.SHARD_KEY_CONFLICT.value):
         return None
     return texts.claimed(table_of(warehouse), source=source, target=target)
 
 
 def left_aside(warehouse: Warehouse, source: str, target: str, *, shared: bool) -> str | None:
-    """SQL of the rejects of changes that no fold has (`ingest.sql.rejects.rows`); None where there
-    is none. `shared`: several source tables may claim one key of the target."""
+    """SQL of the rejects of changes that no fold takes in (`ingest.sql.rejects.rows`); None if
+    there is none. `shared`: several source tables may claim one key of the target."""
     found = [(code, "dismissed") for code in texts.DISMISSIBLE]
     if shared:
         found += [(Code.SHARD_KEY_CONFLICT, status) for status in ("open", "dismissed")]
@@ -72,7 +72,7 @@ def left_aside(warehouse: Warehouse, source: str, target: str, *, shared: bool) 
 
 
 def not_left_aside(warehouse: Warehouse, source: str, target: str, *, shared: bool) -> str:
-    """SQL that is true for the rows of silver that folds have."""
+    """SQL that is true for the rows of silver that folds take in."""
     aside = left_aside(warehouse, source, target, shared=shared)
     if aside is None:
         return "true"
@@ -80,7 +80,7 @@ def not_left_aside(warehouse: Warehouse, source: str, target: str, *, shared: bo
 
 
 def have_misfits(warehouse: Warehouse, source: str, target: str, *, columns: Sequence[str]) -> bool:
-    """Whether events are set aside now for a value of some columns of a target."""
+    """Whether events are set aside now for a value of some of the target's columns."""
     if not warehouse.exists("gold", "_rejects"):
         return False
     where = f"{texts.is_open(source, target)} AND {texts.misfits_in(columns)}"
@@ -90,7 +90,7 @@ def have_misfits(warehouse: Warehouse, source: str, target: str, *, columns: Seq
 def have_rejects(
     warehouse: Warehouse, source: str, target: str, *, code: str, status: str = "open"
 ) -> bool:
-    """Whether events for a target are set aside now for what the code says."""
+    """Whether events for a target are set aside now with this code."""
     if not warehouse.exists("gold", "_rejects"):
         return False
     return (source, target, code, status) in warehouse.cached(
@@ -99,19 +99,19 @@ def have_rejects(
 
 
 def _unresolved(warehouse: Warehouse) -> set[tuple[str, str, str, str]]:
-    """The sources, targets, codes and statuses of all rejects of gold that are not resolved: at
-    most as many as there are targets times codes, twice."""
+    """The sources, targets, codes and statuses of all unresolved rejects of gold: at most twice as
+    many as targets times codes."""
     return set(map(tuple, rows(warehouse.session.sql(texts.unresolved(table_of(warehouse))))))
 
 
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: str) -> int:
-    """Set aside every change of a table whose key columns nobody names."""
+    """Set aside every change of a table whose key columns nobody names; gives how many."""
     rejects = texts.as_rejects(keyless(changes), source=source, target=target)
     return append(warehouse, warehouse.session.sql(rejects))
 
 
 def merge_rejects(warehouse: Warehouse, rows: str) -> None:
-    """Put in the rejects that SQL gives, with all columns, over those with their ids."""
+    """Write the rejects that SQL gives, with all columns, over those with the same ids."""
     create_rejects(warehouse)
     upsert_from(warehouse, "gold", "_rejects", rows=rows)
 
@@ -122,10 +122,11 @@ def change_rejects(warehouse: Warehouse, rows: str) -> None:
 
 
 def append(warehouse: Warehouse, set_aside: DataFrame) -> int:
-    """Set aside what is not yet; how many there were. Only counts come to the driver.
+    """Set aside what is not set aside yet; gives how many there were. Only counts come to the
+    driver.
 
-    What was resolved once is open again, and what waits for another reason waits for this one from
-    now on; but whose key another source table's row holds waits for that before all.
+    A resolved reject is open again, and one that waits for another reason waits for this one from
+    now on. But if another source table's row holds its key, it waits for that first.
     """
     create_rejects(warehouse)
     known = warehouse.read("gold", "_rejects").selectExpr(

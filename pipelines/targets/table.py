@@ -1,4 +1,4 @@
-"""The target tables of gold: which columns they have, how they are made and grown."""
+"""The target tables of gold: which columns they have, how they are made and how they grow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DELETED = {"_deleted_at": "timestamp"}
 _KEPT = "ingest.kept"
 _HORIZONS = "ingest.horizons"
 _DELTAS = ("delta.feature.", "delta.columnMapping.", "delta.min", "delta.rowTracking.")
-"""Properties that Delta Lake keeps itself."""
+"""Properties that Delta Lake maintains itself."""
 _HARMLESS = {
     "ADD COLUMNS",
     "CHANGE COLUMN",
@@ -44,7 +44,7 @@ _HARMLESS = {
 }
 """Operations that change no row."""
 _COMMITS = 10
-"""Commits of a target that are looked through for those that gold did not record."""
+"""How many commits of a target are searched for those that gold did not record."""
 _PROPERTIES = {
     "delta.columnMapping.mode": "name",
     "delta.enableTypeWidening": "true",
@@ -56,7 +56,7 @@ _PROPERTIES = {
 
 
 def columns_of(warehouse: Warehouse, target: str) -> dict[str, str] | None:
-    """The data columns of a target and their Spark types; None where it does not exist."""
+    """The data columns of a target and their Spark types; None if it does not exist."""
     if not warehouse.exists("gold", target):
         return None
     fields = warehouse.fields("gold", target)
@@ -72,11 +72,12 @@ def wanted_columns(
     *,
     images: Iterable[Sequence[str]],
 ) -> dict[str, str]:
-    """The columns a target should have, keys first: declared, else as the messages' types say.
+    """The columns that a target should have, keys first, with the declared types, else those of the
+    messages.
 
-    Columns that no type came with are string. What the configuration names is spelt as the messages
-    spell it. Raises TableError where two columns of one row differ only in case, which could not be
-    told apart.
+    Columns without any type are string. Names in the configuration are spelled as the messages
+    spell them. Raises TableError if two columns of one row differ only in case, since they could
+    not be told apart.
     """
     columns: dict[str, str] = {}
     spellings: dict[str, str] = {}
@@ -98,17 +99,17 @@ def wanted_columns(
 
 
 def _spelt(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The names, without those that say one of `known` in another case."""
+    """The names, without those that are one of `known` in another case."""
     exact = set(known)
     lower = lowered(exact)
     return [name for name in names if name in exact or name.lower() not in lower]
 
 
 def _typed(types: Iterable[Sequence[ColumnType]]) -> dict[str, str]:
-    """The type of each column: the last that came, unless an earlier one holds all its values.
+    """The type of each column: the last one that came, unless an earlier one holds all its values.
 
-    With some formats the values themselves tell types: an unsigned column that shows small numbers
-    is no narrower for that.
+    In some formats only the values show types, and an unsigned column does not become narrower
+    because it shows small numbers.
     """
     found: dict[str, str] = {}
     for columns in types:
@@ -127,7 +128,7 @@ def _type_of(name: str, typed: Mapping[str, str]) -> str:
 
 
 def keys_of(warehouse: Warehouse, target: str) -> tuple[str, ...]:
-    """The key columns that a target was made with; () where it does not exist or names none."""
+    """The key columns that a target was made with; () if it does not exist or has none."""
     if not warehouse.exists("gold", target):
         return ()
     found = {}
@@ -148,10 +149,10 @@ def create(
 ) -> None:
     """Create a target with its data columns and what gold adds to each row.
 
-    The comment of a key column says that it is one: the key stays until a change of it is approved.
-    A property tells the mode and `sequence_by`, should the progress of gold be lost. Versions that
-    hold lie apart from those that ended, so that a batch reads and writes no more files of them
-    than it would of the rows alone.
+    The comment of a key column says that it is one; the key stays until a change of it is approved.
+    A property keeps the mode and `sequence_by`, in case the progress of gold is lost. Open versions
+    lie apart from those that ended, so that a batch reads and writes no more files of them than it
+    would if only rows were kept.
     """
     ordinals = _key_ordinals(contract)
     comments = {name: f" COMMENT 'key {ordinal}'" for name, ordinal in ordinals.items()}
@@ -173,9 +174,9 @@ def create(
 def replace_table(
     warehouse: Warehouse, target: str, rows: DataFrame, *, contract: TargetContract
 ) -> None:
-    """Replace a target by `rows`, with their columns and types, as `create` makes one: by one
-    commit, so that readers see the old table or the new; one that is gone is none until it has all
-    its rows. Properties that others set stay."""
+    """Replace a target by `rows`, with their columns and types, as `create` would make it: by one
+    commit, so readers see the old table or the new one, and a target that is gone does not exist
+    until it has all its rows. Properties that others set stay."""
     ordinals = _key_ordinals(contract)
     columns = [
         F.col(quoted(name)).alias(name, metadata={"comment": f"key {ordinals[name.lower()]}"})
@@ -212,7 +213,7 @@ def _contract_json(contract: TargetContract) -> str:
 
 
 def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
-    """What a target was created for; None where it does not exist or does not tell."""
+    """What a target was created for; None if it does not exist or does not say."""
     stored = _property(warehouse, target, _KEPT)
     if stored is None:
         return None
@@ -224,8 +225,8 @@ def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
 def keep_horizons(
     warehouse: Warehouse, target: str, horizons: Mapping[str, Sequence[Horizon]]
 ) -> None:
-    """Note with the target where the history of its source tables, by label, was trimmed, should
-    the progress of gold be lost: nothing else would tell that changes from below have no base."""
+    """Note in the target where the history of its source tables, by label, was trimmed, in case the
+    progress of gold is lost: nothing else would tell that changes from below have no base."""
     kept = json.dumps({label: found for label, found in horizons.items() if found})
     warehouse.execute(set_properties(warehouse.name("gold", target), {_HORIZONS: kept}))
 
@@ -247,7 +248,7 @@ def _property(warehouse: Warehouse, target: str, name: str) -> str | None:
 
 
 def check_contract(warehouse: Warehouse, target: str, *, contract: TargetContract) -> None:
-    """Raise TableError where an existing target cannot keep what the mode of `contract` keeps."""
+    """Raise TableError if an existing target cannot keep what the mode of `contract` keeps."""
     present = {field.name for field in warehouse.fields("gold", target)}
     versions = [name for kept in KEEPING.values() if kept.versions for name in kept.added]
     if contract.keeps.versions != (present >= set(versions)):
@@ -265,7 +266,7 @@ def add_deletion_time(warehouse: Warehouse, target: str) -> None:
 
 
 def with_spellings(projection: Projection, images: Iterable[Sequence[str]]) -> Projection:
-    """The projection with the names that images have its columns under, matched without case."""
+    """The projection, with the names that images have for its columns, matched without case."""
     by_lower = {name.lower(): name for name in projection.columns}
     found: dict[str, dict[str, None]] = {}
     for image in images:
@@ -278,8 +279,8 @@ def with_spellings(projection: Projection, images: Iterable[Sequence[str]]) -> P
 
 
 def recorded(warehouse: Warehouse, target: str, version: int | None) -> int | None:
-    """The target's version, where gold recorded all that was written since `version`; None where
-    its log has what gold did not record: what a killed run wrote."""
+    """The target's version, if gold recorded everything that was written since `version`; None if
+    its log has something else, which a killed run wrote."""
     if version is None:
         return None
     newest = warehouse.commits("gold", target, _COMMITS)

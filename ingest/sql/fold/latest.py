@@ -48,8 +48,8 @@ def latest(
         )
         of = "on_time"
     surprises = f"({found.keyless})" + (f" OR probe <> {_probe(projection)}" if ties else "")
-    # With the columns by which the reader leaves rows out; for those rows the question would be
-    # asked in vain.
+    # Asked in the column by which the reader leaves rows out: of those rows Spark would not work
+    # out any other column.
     gone = surprised(surprises, "folded.gone") if checked else "folded.gone"
     probe, most = (
         (f", {_probe(projection)} AS probe", ", max(probe) AS probe") if ties else ("", "")

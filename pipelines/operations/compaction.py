@@ -1,11 +1,12 @@
-"""Small files put together as they come, so that a table is as quick to read after years of runs.
+"""Small files are put together as they accumulate, so that a table stays quick to read after years
+of runs.
 
-Every run leaves a file or two in each table that it writes, and whoever reads the table opens them
-all; in the table's log it leaves four, and whoever looks for new commits lists them all. So a run
-counts what it has written, and after every WRITES of them it compacts a table and takes away what
-its log can do without. Files of LARGE bytes stay as they are: each byte is written a few times in
-all, however long the history. Compaction changes no rows: streams over a table read nothing again,
-and readers are not disturbed.
+Every run leaves a file or two in each table that it writes, and every reader of the table opens
+them all; in the table's log it leaves four, and everyone who looks for new commits lists them all.
+So a run counts what it has written, and after every WRITES writes of a table it compacts the table
+and removes from its log what can be spared. Files of LARGE bytes stay as they are, so each byte is
+written only a few times, however long the history. Compaction changes no rows: streams over a table
+read nothing again, and readers are not disturbed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pipelines.platform.session import having
 from pipelines.platform.warehouse import Warehouse
 
 WRITES = 50
-"""Runs that write a table between two compactions of it."""
+"""After how many writes by runs a table is compacted."""
 LARGE = 16 * 2**20
 """Bytes of a file that no run compacts; `ingest maintain` makes larger ones."""
 _LEAST = "spark.databricks.delta.optimize.minFileSize"
@@ -32,9 +33,9 @@ Table = tuple[str, str]
 
 
 def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Table]:
-    """Count one more write of these tables, and compact those that have had enough of them; gives
-    these. A table that another run is at work on is left for the next time."""
-    # A count that is lost or is none begins anew.
+    """Count one more write of each of these tables, and compact those that have had enough writes;
+    gives these. A table that another run is at work on is left for the next time."""
+    # A count that is lost or unreadable begins anew.
     noted = read_note(_file(warehouse)).items()
     counts = {name: count for name, count in noted if isinstance(count, int)}
     for layer, table in written:
@@ -42,7 +43,7 @@ def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Ta
         counts[name] = counts.get(name, 0) + 1
     due = [(layer, table) for layer, table in written if counts[f"{layer}.{table}"] >= WRITES]
     done = []
-    # A platform that lets nobody say so has a size of its own.
+    # A platform that does not let it be set uses a size of its own.
     with having(warehouse.session, {_LEAST: str(LARGE)}):
         for layer, table in sorted(due):
             if _compact(warehouse, layer, table):

@@ -1,4 +1,5 @@
-"""`ingest rejects dismiss`: what was set aside and is looked after, so that what is open can alarm.
+"""`ingest rejects dismiss`: rejects that somebody has dealt with, so that only the others raise
+alarms.
 
 A dismissed reject stays, with who dismissed it and why; neither a replay nor a rebuild opens it.
 """
@@ -18,10 +19,10 @@ from pipelines.targets.rejects import REJECTS, create_rejects, merge_rejects, ta
 
 
 def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> list[list[Any]]:
-    """Dismiss those that are open of the rejects with these ids, or beginnings of ids; gives all as
-    REJECT has them.
+    """Dismiss those rejects with these ids, or beginnings of ids, that are open; gives all of them
+    by the columns REJECT.
 
-    Raises ConfigError where an id is not that of one reject; then none is dismissed.
+    Raises ConfigError if an id is not that of exactly one reject; then none is dismissed.
     """
     with lease(warehouse, "gold"):
         chosen = [reject(warehouse, id_) for id_ in ids]
@@ -36,8 +37,8 @@ def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> l
 def dismiss_all(
     warehouse: Warehouse, *, source: str | None, code: str | None, by: str, why: str
 ) -> list[list[Any]]:
-    """Dismiss every open reject of a source and with a code (None: of any); gives how many of each
-    kind there were, as SUMMARY has them."""
+    """Dismiss every open reject of a source and with a code (None: any); gives how many there were
+    of each kind, by the columns SUMMARY."""
     wanted = Wanted(source, code, "open")
     with lease(warehouse, "gold"):
         done = summary(warehouse, wanted)

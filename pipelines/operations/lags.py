@@ -1,6 +1,7 @@
 """Since when messages wait to be decoded, and which changes wait for their target.
 
-What is looked at lies beyond the cursors, or is of targets that lag: little, where nothing does.
+Only what lies beyond the cursors, or belongs to targets that lag, is looked at; usually that is
+little.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pipelines.targets.progress import load_progress, source_cursor
 
 
 def undecoded_since(warehouse: Warehouse, sources: Collection[str]) -> dict[str, datetime]:
-    """By source, of those given, when the oldest message came that silver has nothing of."""
+    """By source, of those given: when the oldest message came of which silver has nothing."""
     if not sources or not warehouse.exists("bronze", "messages"):
         return {}
     silver = warehouse.name("silver", "cdc") if warehouse.exists("silver", "cdc") else None
@@ -32,16 +33,16 @@ def undecoded_since(warehouse: Warehouse, sources: Collection[str]) -> dict[str,
 
 
 class Unapplied(NamedTuple):
-    """The changes that wait for a target: how many, and when the oldest of those was decoded that
-    wait for no decision."""
+    """The changes that wait for a target: how many, and when the oldest of those that wait for no
+    decision was decoded."""
 
     changes: int = 0
     since: datetime | None = None
 
 
 def unapplied(warehouse: Warehouse, schema_changes: Iterable[Record]) -> dict[str, Unapplied]:
-    """What waits, by target. `schema_changes`: with the changes that wait for each, as
-    `ingest ddl list` has them."""
+    """What waits, by target. `schema_changes`: the ledger's entries with the changes that wait for
+    each, as `ingest ddl list` has them."""
     if not warehouse.exists("silver", "cdc"):
         return {}
     entries = load_entries(warehouse)
@@ -77,8 +78,9 @@ def _together(parts: Sequence[Unapplied]) -> Unapplied:
 
 
 def _for_a_run(ledgers: Mapping[str, Ledger]) -> list[str]:
-    """SQL true for changes that gold has not looked at, but for those that their target has applied
-    alone (`--table`); and for those of source tables that it has not, where there are any."""
+    """SQL that is true for changes that gold has not looked at, except those that their target
+    alone has applied (`--table`); and, if there are any, for changes of source tables that the
+    target has not applied."""
     cursors = {
         name: source_cursor(ledger.progress_by_target, name) for name, ledger in ledgers.items()
     }

@@ -36,19 +36,19 @@ REJECTS = tuple(
     """.split()
 )
 REJECT = (*REJECTS, "attempts", "epoch")
-"""Of one reject, also how often a replay tried it in vain, and the epoch of its message."""
+"""For a single reject also how often a replay tried it in vain, and the epoch of its message."""
 REJECT_STATUSES = ("open", "resolved", "dismissed")
 _PART, _PART_BYTES = 2_000, 32 << 20
-"""How many of them come to the driver at a time, with their bytes."""
+"""How many of them, and with how many bytes, come to the driver at a time."""
 SUMMARY = ("source", "stage", "target", "code", "status", "count", "example")
 _ALIKE = 20_000
-"""Ids that begin as some others do, at most."""
+"""The most ids with the same beginnings that are looked at."""
 
 
 def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[Record]:
-    """The ledger's entries as they stand, in order of position, by the columns DDL.
+    """The ledger's entries as they are now, in order of position, by the columns DDL.
 
-    Raises ConfigError for a status that there is not.
+    Raises ConfigError for a status that does not exist.
     """
     if status is not None and status not in STATUSES:
         text = unknown_word("--status", status, STATUSES)
@@ -64,7 +64,7 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[Record]:
     for change in changes:
         change["waiting_rows"] = waiting[change["id"]]
         if proposed := entries[change["id"]].proposed:
-            # The table of the statements that are kept is a path in a folder's warehouse.
+            # Stored statements name their table by its path, where the warehouse is a folder.
             change["proposed"] = script(f"{gold}.{change['target']}", proposed)
             if change["why"] is None and change["status"] == "pending":
                 change["why"] = MEANINGS.get(change["kind"])
@@ -72,7 +72,8 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[Record]:
 
 
 def one_ddl(warehouse: Warehouse, id_: str) -> Record:
-    """All about one schema change: DDL, and how many rows lose a value by it, where any would."""
+    """Everything about one schema change: DDL, and how many rows lose a value by it, if any
+    would."""
     change = one(ddl(warehouse), id_, what="schema change")
     before, lost = list(DDL).index("waiting_rows") + 1, lost_rows(warehouse, change["id"])
     items = list(change.items())
@@ -80,8 +81,8 @@ def one_ddl(warehouse: Warehouse, id_: str) -> Record:
 
 
 class Wanted(NamedTuple):
-    """Which rejects: of a source, with a code, with a status, whose id begins so; None: whichever.
-    `limit`: at most so many; `values`: with their bytes."""
+    """Which rejects: of a source, with a code, with a status, whose id begins so; None: any.
+    `limit`: at most this many; `values`: with their bytes."""
 
     source: str | None = None
     code: str | None = None
@@ -95,10 +96,10 @@ ALL = Wanted()
 
 
 def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> Iterator[list[Any]]:
-    """What could not be decoded or typed, in order of place: the columns REJECT. They come part
-    after part, however many there are.
+    """What could not be decoded or typed, in order of place, by the columns REJECT. They come in
+    parts, so there may be any number.
 
-    Raises ConfigError for a code or status that there is not.
+    Raises ConfigError for a code or status that does not exist.
     """
     rejected_rows = relation(warehouse, wanted)
     if rejected_rows is None:
@@ -113,7 +114,7 @@ def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> Iterator[list[Any]]:
 
 
 def _in_parts(frame: DataFrame, order: str, *, parts: int | None) -> Iterator[Row]:
-    """The rejects of a frame in order, about _PART or _PART_BYTES of them at a time."""
+    """The rejects of a frame in order, about _PART of them or _PART_BYTES at a time."""
     if parts is None:
         held = frame.selectExpr("count(*)", "coalesce(sum(octet_length(value)), 0)").first()
         number, size = (1, 0) if held is None else held
@@ -125,9 +126,9 @@ def _in_parts(frame: DataFrame, order: str, *, parts: int | None) -> Iterator[Ro
 
 
 def reject(warehouse: Warehouse, id_: str) -> list[Any]:
-    """The reject with this id, or the one whose id begins so: the columns REJECT.
+    """The reject with this id, or whose id begins so, by the columns REJECT.
 
-    Raises ConfigError where there is none, or several.
+    Raises ConfigError if there is none, or several.
     """
     found = relation(warehouse, Wanted(id=id_))
     row = None if found is None else warehouse.session.sql(texts.like(found, id_)).first()
@@ -180,7 +181,7 @@ def relation(warehouse: Warehouse, wanted: Wanted) -> str | None:
 
 
 def one(listed: Iterable[Record], id_: str, *, what: str) -> Record:
-    """The row with this id, which may be shortened as long as it is one row's alone."""
+    """The row with this id; the id may be shortened as long as only one row's begins so."""
     alike = [row for row in listed if row["id"].startswith(id_)]
     exact = [row for row in alike if row["id"] == id_]
     if len(alike) == 1 or exact:
@@ -189,7 +190,7 @@ def one(listed: Iterable[Record], id_: str, *, what: str) -> Record:
 
 
 def not_one(number: int, id_: str, *, what: str) -> ConfigError:
-    """The error where so many ids begin with what was given."""
+    """The error if not exactly one id begins with what was given."""
     text = f"no {what} has an id that begins with `{id_}`"
     if number:
         text = f"{number} {what}s have an id that begins with `{id_}`; give more of it"

@@ -1,10 +1,11 @@
-"""`ingest maintain`: retention where the configuration asks for it, compaction, clean-up of files.
+"""`ingest maintain`: retention where the configuration asks for it, compaction, and removal of old
+files.
 
-Whatever has not been applied stays untouched: bronze of a source that silver lags behind, changes
-that gold has not merged. Compaction changes no rows, so that streams over a table read nothing
-again; files that no version needs go after Delta's own retention, a week unless the table says
-otherwise, so that readers may finish. Of bronze none goes while silver lags behind some source that
-bronze has, be it another project's: silver reads what was appended from the files of that time.
+What has not been applied stays: bronze of a source that silver lags behind, and changes that gold
+has not merged. Compaction changes no rows, so streams over a table read nothing again. Files that
+no version needs are removed after Delta's own retention, a week unless the table says otherwise, so
+that readers can finish. No file of bronze is removed while silver lags behind any source in it,
+even that of another project, since silver reads what was appended from the files of that time.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _TRIMMED: Mapping[str, Callable[[Warehouse, int], int]] = {
     "_runs": trim_runs,
     "_progress": trim_progress,
 }
-"""Of gold's own tables those of which old rows go, and what deletes them."""
+"""The tables of gold's own from which old rows are removed, each with what removes them."""
 
 
 @dataclass
 class Maintained:
-    """What was done to one table: rows that retention took away, files before and after; `failed`
-    says what could not be done."""
+    """What was done to one table: how many rows retention removed, how many files there were before
+    and after. `failed` says what could not be done."""
 
     table: str
     trimmed: int = 0
@@ -53,7 +54,7 @@ class Maintained:
 
     @contextmanager
     def part(self, what: str = "") -> Iterator[None]:
-        """One part of the work, whose failure is noted and stops no other."""
+        """One part of the work; if it fails, that is noted and the other parts go on."""
         try:
             yield
         except Exception as error:
@@ -61,15 +62,16 @@ class Maintained:
 
 
 def maintain(warehouse: Warehouse, *, advance: Callable[[str, bool], None]) -> list[Maintained]:
-    """Retention, compaction and clean-up of every table there is, one row each.
+    """Retention, compaction and removal of old files, one row for each table.
 
-    `advance` is told each table that is done.
+    `advance` is told of each table that is done.
     """
     done: list[Maintained] = []
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         behind = undecoded(warehouse)
-        # Another project's sources may share the tables, and have a retention of their own: they
-        # are left as they are, and while they lag, so are the files that silver has to read.
+        # Sources of another project may share the tables and have a retention of their own. They
+        # are left as they are; and while silver lags behind them, so are the files that it has to
+        # read.
         lag = {**{source: 0 for source in warehouse.config.sources}, **behind}
         for result in _each(warehouse, lag):
             done.append(result)
@@ -94,7 +96,8 @@ def _each(warehouse: Warehouse, lag: dict[str, int]) -> Iterator[Maintained]:
 
 
 def _bronze(warehouse: Warehouse, lag: dict[str, int], *, now: float) -> Maintained:
-    """A source whose messages could not be trimmed counts as one with messages that wait."""
+    """Trim bronze. A source whose messages could not be trimmed counts as one with waiting
+    messages."""
     done = Maintained("bronze.messages")
     with done.part():
         done.before = done.after = _files(warehouse, "bronze", "messages")
@@ -126,7 +129,7 @@ def _silver(warehouse: Warehouse, lag: dict[str, int], *, now: float) -> Maintai
     if days is not None:
         for target in known_targets(warehouse).fed.values():
             if lag.get(target.source):
-                # Its bronze keeps the messages: silver keeps what they became.
+                # Since bronze keeps its messages, silver keeps what they became.
                 continue
             with done.part(target.name):
                 done.trimmed += trim_target(warehouse, target, days, now=now)
@@ -142,7 +145,7 @@ def _silver(warehouse: Warehouse, lag: dict[str, int], *, now: float) -> Maintai
 def _compacted(
     warehouse: Warehouse, layer: str, table: str, *, days: int | None = None
 ) -> Maintained:
-    """`days`: how long what runs have noted of themselves is kept, in the tables of `_TRIMMED`."""
+    """Compact a table. `days`: for how long notes of runs are kept in the tables of `_TRIMMED`."""
     done = Maintained(f"{layer}.{table}")
     with done.part():
         done.before = done.after = _files(warehouse, layer, table)
@@ -162,10 +165,11 @@ def _compact(
     source: str | None = None,
     cluster: Sequence[str] = (),
 ) -> None:
-    """Put small files together, those of one source alone where one is given.
+    """Put small files together; with `source`, only those of one source.
 
-    `cluster` are the columns whose values shall lie together, so that a reader of some skips the
-    files of others; it takes rewriting everything, so it waits until small files are a quarter.
+    `cluster` are the columns whose near values shall lie together, so that a reader of some values
+    skips the files of others. That rewrites everything, so it waits until a quarter of the files
+    are small.
     """
     name = warehouse.name(layer, table)
     sizes = warehouse.session.sql(upkeep.file_sizes(name, source)).collect()

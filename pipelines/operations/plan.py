@@ -1,9 +1,9 @@
-"""`ingest plan`: what the next run would do, from what there is now; nothing is written.
+"""`ingest plan`: what the next run would do, judged by what there is now; nothing is written.
 
-What waits is looked up where it lies: files and topics beyond what bronze has read, messages of
+What waits is looked up where it is: files and topics beyond what bronze has read, messages of
 bronze that silver has not decoded, changes of silver that gold has not applied. How many events the
-first two come to is an estimate: by what the source's messages came to so far, and of files by how
-many messages those that were read last had for their size.
+first two will become is an estimate, from what the source's messages became so far; for files also
+from how many messages the last files had for their size.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Plan(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """What a transport holds that bronze has not read: files, or messages, and these by partition
-    where it has some. None: not of this transport, or not to be told. `expected`: about how many
-    messages that is, where nobody has counted those of files."""
+    """What a transport has that bronze has not read: files, or messages, and these by partition if
+    it has some. None: not a thing of this transport, or not known. `expected`: about how many
+    messages that is, if those of files were not counted."""
 
     files: int | None
     messages: int | None
@@ -74,9 +74,9 @@ class Beyond(NamedTuple):
 def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Plan:
     """What the next run of these sources would do; `failed` is told of what cannot be looked up.
 
-    A table's `action` is `create`, `merge`, `park`, or `rest` where its turn by `merge_every` has
-    not come. A schema change's is `apply`, `review` (it would wait for a decision), `log` (nothing
-    would change in gold) or `wait` (it does already).
+    The `action` of a table is `create`, `merge`, `park`, or `rest` if its turn by `merge_every` has
+    not come. That of a schema change is `apply`, `review` (it would wait for a decision), `log`
+    (nothing would change in gold) or `wait` (it waits already).
     """
     made = Plan([], [], [], [])
     lag = undecoded(warehouse)
@@ -125,8 +125,8 @@ def _foreseen(
 
 
 def beyond(warehouse: Warehouse, source: Source, failed: Failed) -> Beyond:
-    """What the source's transport holds that bronze has not read; `failed` is told why, where that
-    cannot be known now."""
+    """What the source's transport has that bronze has not read; if that cannot be known now,
+    `failed` is told why."""
     transport = transport_of(source)
     try:
         if transport.waiting is not None:
@@ -136,10 +136,10 @@ def beyond(warehouse: Warehouse, source: Source, failed: Failed) -> Beyond:
         count = unread_of(transport, warehouse, source)
         if source.files is None:
             return Beyond(None, count, (), count)
-        # Where there are no new files, nobody lists them twice.
+        # If there are no new files, they need not be listed a second time.
         return Beyond(count, None, (), messages_to_read(warehouse, source) if count else count)
     except Exception as error:
-        # What one source meets is its own.
+        # The failure of one source does not stop the others.
         failed(f"source {source.name}", error)
         return Beyond(None, None, (), None)
 
@@ -155,9 +155,9 @@ def _events_per_message(warehouse: Warehouse) -> Mapping[str, tuple[int, int]]:
 def _estimate(
     so_far: tuple[int, int] | None, *, new: int | None, to_decode: int, ready: int
 ) -> int | None:
-    """The events that a run would apply, of so many messages that are new or not decoded and events
-    that are; None where it is not known how many messages are new, as of the first files, or what
-    the source's messages come to."""
+    """How many events a run would apply: `ready` ones, and those that new or undecoded messages
+    will become. None if it is not known how many messages are new, as with the first files, or what
+    the source's messages become."""
     if new is None:
         return None
     messages = new + to_decode
@@ -171,7 +171,8 @@ def _estimate(
 def _tables(
     warehouse: Warehouse, source: str, coming: Foreseen, *, progress_by_target: ProgressByTarget
 ) -> Iterator[Table]:
-    """What would become of each target with changes, and of source tables parked by themselves."""
+    """What would become of each target with changes, and of source tables that are parked by
+    themselves."""
     there = lowered(gold_tables(warehouse))
     for target, batch in sorted(coming.batches.items()):
         progress = progress_by_target.get((source, target))

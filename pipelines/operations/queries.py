@@ -15,14 +15,14 @@ _READING = {"SELECT", "WITH", "FROM", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DE
 _WRITING = {"INSERT", "MERGE", "UPDATE", "DELETE"}
 """What may follow a WITH or a FROM."""
 _RUNNING = {"REFLECT", "TRY_REFLECT", "JAVA_METHOD"}
-"""Functions of Spark that call whatever Java has. `IDENTIFIER('…')` can spell their names."""
+"""Functions of Spark that call any Java method. `IDENTIFIER('…')` can spell their names."""
 _EXPLAINED = re.compile(r"\s*EXPLAIN\b\s*(?:(?:EXTENDED|CODEGEN|COST|FORMATTED)\b)?", re.IGNORECASE)
 
 
 def check_reading(query: str) -> None:
     """Raise ConfigError unless the statement only reads.
 
-    What sqlglot cannot parse, since it is Spark's alone, is judged by its words.
+    What only Spark, and not sqlglot, can parse is judged by its words.
     """
     from sqlglot import exp, parse, tokenize
     from sqlglot.errors import SqlglotError, TokenError
@@ -64,8 +64,9 @@ def _quoted(token: Token) -> bool:
 
 
 def _has_program(tokens: list[Token]) -> bool:
-    """Whether Java is called, `reflect(…)`, however its name is written, or rows go through a
-    program, `SELECT TRANSFORM (…) USING '…'`: a join has its columns behind USING, or nothing."""
+    """Whether the statement calls Java, by `reflect(…)` however its name is written, or sends rows
+    through a program: `SELECT TRANSFORM (…) USING '…'`. The USING of a join has columns behind it,
+    or nothing."""
     from sqlglot import TokenType
 
     for word, after in pairwise(tokens):

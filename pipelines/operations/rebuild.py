@@ -1,18 +1,18 @@
-"""Gold of one target anew from silver, in one commit, under the columns, key and mode of today.
+"""Gold of one target made anew from silver, in one commit, under today's columns, key and mode.
 
 1. Fold what was applied to the target, up to its own progress, and overwrite the table with it: one
-   commit of Delta Lake, so readers see the old rows or the new, and whoever reads the old ones may
-   finish. What the fold leaves out is set aside as a run does it.
-   One of another kind (its mode, its key, its masks) is noted before: a killed rebuild leaves it
-   the one or the other, and nothing is applied to it until it is rebuilt.
+   commit of Delta Lake, so readers see the old rows or the new ones, and whoever reads the old ones
+   can finish. What the fold leaves out is set aside, as by a run. If the target becomes one of
+   another kind (mode, key, masks), that is noted before: a killed rebuild leaves it of either kind,
+   and nothing is applied to it until it is rebuilt.
 2. Note that every row now stands at its own newest change.
-3. Review again what waits in the ledger for another type of a column: a widening of today's type
-   may have been none of the type that the column had.
+3. Review again what waits in the ledger for another type of a column: it may be a widening of
+   today's type although it was none of the earlier one.
 4. Bring forward what silver has beyond that.
 
 A process that is killed in between leaves a whole table behind, old or new, and progress that holds
-for both; what was not reviewed again is by the next run that looks through the ledger. Where the
-table is gone it is made again.
+for both. What was not reviewed again is reviewed by the next run that looks through the ledger. A
+table that is gone is made again.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def rebuild(
     *,
     confirmed: bool = True,
 ) -> Rebuilt:
-    """Make the target anew; see above. Raises TableError where it can have no rows.
+    """Make the target anew, as described above. Raises TableError if it can have no rows.
 
-    Unless `confirmed`, a rebuild that changes the key or the mode of a table does nothing.
+    Unless `confirmed`, a rebuild that would change the key or the mode of a table does nothing.
     """
     began = time.monotonic()
     source = target.source

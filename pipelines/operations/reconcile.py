@@ -1,8 +1,9 @@
-"""Gold against the fold of silver, or against a snapshot of the source: what differs, row by row.
+"""Gold compared with the fold of silver, or with a snapshot of the source: what differs, row by
+row.
 
-Counts and hashes are compared first; rows are joined only where those differ. What is compared are
-the values of the rows, and for the fold also where they come from: a row's position may be below
-that of the fold, since a change that changes nothing is not written.
+Counts and hashes are compared first; rows are joined only if those differ. The values of the rows
+are compared and, for the fold, also where the rows come from. A row's position may be below that of
+the fold, since a change that changes nothing is not written.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ Difference = tuple[Any, ...]
 Differences = tuple[list[Difference], Mapping[str, int]]
 DIFFERENCE = ("kind", "key", "columns", "found", "expected")
 MOST = 10_000
-"""Rows that differ which are listed; all of them are counted."""
+"""How many of the rows that differ are listed; all of them are counted."""
 
 
 class Side(NamedTuple):
-    """One of two tables that are compared: how many rows, and the hash of them all."""
+    """One of the two tables that are compared: how many rows it has, and the hash of all of
+    them."""
 
     rows: int
     hash: int
@@ -54,8 +56,8 @@ class Side(NamedTuple):
 
 
 class Reconciled(NamedTuple):
-    """What a comparison found: `differences` are rows of DIFFERENCE, MOST of them at most; `counts`
-    says how many there are of each kind."""
+    """The result of a comparison: `differences` are rows of DIFFERENCE, at most MOST of them;
+    `counts` says how many there are of each kind."""
 
     gold: Side
     other: Side
@@ -70,12 +72,12 @@ class Reconciled(NamedTuple):
 
     @property
     def right(self) -> bool:
-        """Whether the rows are those of history, and every change that is in none is a reject."""
+        """Whether the rows are those of history, and every change that is in no row is a reject."""
         return self.equal and not self.left_out.unrecorded
 
     @property
     def summary(self) -> str:
-        """One sentence: what was counted, what differs, and what history has beside its rows."""
+        """One sentence: what was counted, what differs, and what history has besides its rows."""
         sides = f"gold has {self.gold}, {self.against} {self.other}"
         summary = f"{sides}; no difference"
         if not self.equal:
@@ -100,8 +102,8 @@ class Reconciled(NamedTuple):
 def reconcile(warehouse: Warehouse, target: KnownTarget) -> Reconciled:
     """Compare a target with the fold of the history that was applied to it.
 
-    Raises TableError where there is no such table, or its rows are masked otherwise than those of
-    history are to be.
+    Raises TableError if there is no such table, or if its rows are masked otherwise than those of
+    history would be.
     """
     with lease(warehouse, "gold"):
         progress = progress_of(warehouse, target.source, target.name)
@@ -136,10 +138,10 @@ def reconcile_snapshot(
     path: str,
     format_: str | None,
 ) -> Reconciled:
-    """Compare a target's present rows with a snapshot of the source, on the columns of both.
+    """Compare a target's present rows with a snapshot of the source, on the columns that both have.
 
-    Raises ConfigError where the snapshot cannot be read or lacks a key column, TableError where
-    there is no such table.
+    Raises ConfigError if the snapshot cannot be read or lacks a key column, and TableError if there
+    is no such table.
     """
     progress = progress_of(warehouse, target.source, target.name)
     gold = _pinned(warehouse, target.name)
@@ -187,7 +189,7 @@ def _differences(
     compared: Sequence[str],
     order: str,
 ) -> Differences:
-    """The rows that differ, MOST of them, and how many there are of each kind."""
+    """The rows that differ, at most MOST of them, and how many there are of each kind."""
     keys = reconstruction.row_keys
     values = [name for name in compared if name not in keys]
     mine, other = (numbered(side, keys, columns=values, order=order) for side in (gold, expected))

@@ -1,17 +1,17 @@
 """`ingest redecode --source S`: all of bronze decoded again into silver, by today's configuration.
 
-1. Every target of the source is marked: until it is rebuilt nothing is applied to it.
-2. What bronze holds of the messages that silver knows is decoded into one batch, which takes the
-   place of the source's rows by one commit of Delta Lake. Messages that retention has taken out of
-   bronze keep their rows, in that batch, too. What gold has not applied yet, for want of a decision
-   or of a run, is in a batch of its own above it, which no rebuild comes to.
-3. Halves of updates and shards are joined as behind a stream.
-4. What the decoding said of itself is noted: the declaration, rejects that are none any more, how
-   far the targets are once they are rebuilt. Then they are.
+1. Every target of the source is marked: nothing is applied to it until it is rebuilt.
+2. Those messages in bronze that silver knows are decoded into one batch, which replaces the
+   source's rows by one commit of Delta Lake. Messages that retention has removed from bronze keep
+   their rows, in that batch too. What gold has not applied yet, because it waits for a decision or
+   for a run, goes into a batch of its own above it, which no rebuild reads.
+3. Halves of updates and shards are joined, as after a stream.
+4. What belongs to the decoding is noted: the declaration, rejects that are none any more, how far
+   the targets are once they are rebuilt. Then they are rebuilt.
 
-Readers of silver see the old rows or the new. A process that is killed leaves the targets marked,
-and a second call does all of it again, so nothing is there twice. Messages that silver has not seen
-yet stay where they are, for the stream.
+Readers of silver see the old rows or the new ones. If the process is killed, the targets stay
+marked, and a second call does all of it again, so nothing is there twice. Messages that silver has
+not seen yet stay where they are, for the stream.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from pipelines.targets.progress import (
 from pipelines.targets.table import keep_horizons
 
 _Numbering = Callable[[int], Callable[[DataFrame], DataFrame]]
-"""For a batch: what gives rows that one, or another."""
+"""For a number of a batch: the function that gives rows this batch, or another one."""
 
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
 
 
 class Redecoded(NamedTuple):
-    """What silver has of the source now, the messages that were decoded again counted, and how many
-    messages keep their rows since bronze has them no more. `targets`: what became of each, or why
-    it waits."""
+    """What silver has of the source now; how many messages were decoded again, and how many keep
+    their rows because bronze no longer has them. `targets`: what became of each, or why it
+    waits."""
 
     counts: Counts
     kept: int
@@ -85,7 +85,7 @@ class Redecoded(NamedTuple):
 
 
 def redecode(warehouse: Warehouse, source: str) -> Redecoded:
-    """Decode a source again, see above, and rebuild its targets."""
+    """Decode a source again, as described above, and rebuild its targets."""
     declared = warehouse.config.sources[source]
     projects.check(warehouse, source)
     create_bronze(warehouse)
@@ -114,15 +114,16 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
 
 
 def _reordered(warehouse: Warehouse, source: Source) -> bool:
-    """Whether the source's changes are, or may be, ordered otherwise than silver has them. Raises
-    SourceError where some of these cannot be decoded again: theirs are places of the other order.
+    """Whether the source's changes are, or may be, ordered otherwise than in silver. Raises
+    SourceError if some of them cannot be decoded again, since their positions would be of the other
+    order.
 
-    Where nothing tells silver's order, it may be another as long as all is decoded again.
+    If nothing tells silver's order, it may be another one as long as everything is decoded again.
     """
     try:
         before = declarations.declared(warehouse, source.name)
     except SourceError:
-        # It says to come here.
+        # That error tells the user to redecode, which is what is being done.
         before = None
     if before is not None and before.order == Declaration.of(source).order:
         return False
@@ -150,8 +151,8 @@ def _reordered(warehouse: Warehouse, source: Source) -> bool:
 
 
 def _place_entries(warehouse: Warehouse, source: Source) -> None:
-    """Give the ledger's statements the places that they have in today's order, and the ids by which
-    they are known there."""
+    """Give the ledger's statements their positions in today's order, and the ids that follow from
+    these."""
     entries = load_entries(warehouse, source.name)
     first_names = renames(entries.values())
 
@@ -185,7 +186,7 @@ def _rebuilt(warehouse: Warehouse, target: str) -> Rebuilt | str:
 def _mark_unconfirmed(
     warehouse: Warehouse, source: str, targets: Mapping[str, Rebuilt | str]
 ) -> None:
-    """Let what is said of targets whose rebuild waits for a confirmation be that."""
+    """Note for targets whose rebuild has to be confirmed that this is what they wait for."""
     refused = [name for name, made in targets.items() if isinstance(made, Rebuilt) and made.refused]
     if not refused:
         return
@@ -197,8 +198,8 @@ def _mark_unconfirmed(
 
 
 def _mark(warehouse: Warehouse, source: str, begins: Sequence[int]) -> None:
-    """Let nothing be applied to what the source has fed, until it is rebuilt, and note the batch
-    that silver `begins` with once it is decoded again: by that it shows whether it was."""
+    """Let nothing be applied to what the source has fed until it is rebuilt, and note the batch
+    with which silver `begins` once it is decoded again: that shows later whether it was."""
     progress_by_target = load_progress(warehouse)
     own = targets_of(progress_by_target, source).values()
     outdated = [_outdated(progress, "decoding") for progress in own if progress.watermarks]
@@ -213,8 +214,8 @@ def _outdated(progress: Progress, how: Outdated) -> Progress:
 
 
 class _Numbers(NamedTuple):
-    """Which of silver's batches a redecode makes: `decoded`, and above it those of what comes of
-    that. Up to `applied` they are what gold has applied."""
+    """The batches of silver that a redecode makes: `decoded`, and above it those of what follows
+    from it. Those up to `applied` hold what gold has applied."""
 
     decoded: int
 
@@ -228,7 +229,8 @@ class _Numbers(NamedTuple):
 
     @property
     def applied(self) -> int:
-        """Also that of the truncates that new generations are."""
+        """The last batch of what gold has applied; also that of the truncates which new generations
+        are."""
         return self.decoded + 3
 
     @property
@@ -241,11 +243,11 @@ class _Numbers(NamedTuple):
 
 
 class _Unapplied(NamedTuple):
-    """What of a source gold has not applied.
+    """What gold has not applied of a source.
 
-    `unseen`: SQL of the rows of silver that gold has not looked at. `applied_at`: the last batch
-    that was applied of each name whose rows gold has looked at and left waiting. `begins`: silver's
-    first batch since a redecode that was killed.
+    `unseen`: SQL of the rows of silver that gold has not looked at. `applied_at`: for each name
+    whose rows gold has looked at and left waiting, the last batch that was applied. `begins`:
+    silver's first batch, if a redecode was killed.
     """
 
     unseen: str
@@ -254,7 +256,8 @@ class _Unapplied(NamedTuple):
 
 
 def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
-    """What gold has not applied, by its own progress or, behind a kill, by silver's numbers."""
+    """What gold has not applied, by its own progress or, after a kill, by the numbers of silver's
+    batches."""
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     own = [each for each in targets_of(progress_by_target, source).values() if each.watermarks]
@@ -264,8 +267,8 @@ def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
     last, partly = cursor.last_batch, cursor.applied_rows
     closed, lowest = ledger.closed_names(), _lowest_batch(warehouse, source)
     unreached = any(each.outdated == "decoding" for each in own)
-    # A redecode was killed behind its commit: neither the cursor nor, where that did not come to
-    # it, a target's progress has the numbers of now.
+    # A redecode was killed after its commit: neither the cursor nor the progress of a target that
+    # it did not come to has the new numbers.
     begins = lowest if lowest in cursor.redecoded and (unreached or last < lowest) else None
     if begins is not None:
         last, partly = _Numbers(begins).applied, "true"
@@ -289,7 +292,8 @@ def _lowest_batch(warehouse: Warehouse, source: str) -> int:
 def _decoded(
     warehouse: Warehouse, source: Source, unapplied: _Unapplied, *, to: _Numbers
 ) -> tuple[Counts, int]:
-    """Replace the source's rows; what there is of them now, and how many messages keep theirs."""
+    """Replace the source's rows; gives the counts of the new ones, and how many messages keep
+    theirs."""
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
     decoded_before = silver.select(*MESSAGE).distinct()
@@ -301,7 +305,7 @@ def _decoded(
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
     if source.shards:
-        # If this is killed behind its commit and not done again, the next run joins them.
+        # If this is killed after its commit and not repeated, the next run joins them.
         walk_from(warehouse.checkpoint("silver", source.name), to.decoded)
     with _numbering(warehouse, source.name, unapplied, to=to) as numbered:
         rows = numbered(to.decoded)(rows).select(*silver.columns)
@@ -321,7 +325,7 @@ def _join(
     to: _Numbers,
     numbered: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Append what the halves and the shards of the source's rows make."""
+    """Append the joined halves and shards of the source's rows."""
     top = to.waiting_pairs
     if source.splits_updates:
         for batch, next_ in ((to.decoded, to.pairs), (to.waiting, to.waiting_pairs)):
@@ -340,7 +344,8 @@ def _join(
 def _numbering(
     warehouse: Warehouse, source: str, unapplied: _Unapplied, *, to: _Numbers
 ) -> Iterator[_Numbering]:
-    """What gives rows a batch, or that of what waits to those that are not applied."""
+    """The function that gives all rows one batch, or another one to those rows that are not
+    applied."""
     unseen, applied_at, _ = unapplied
     silver = warehouse.name("silver", "cdc")
 
@@ -351,7 +356,7 @@ def _numbering(
     if not applied_at and warehouse.session.sql(some).isEmpty():
         yield all_as
         return
-    # Set down: once the commit is made, silver tells no more what was applied.
+    # Stored beforehand: after the commit silver no longer tells what was applied.
     least = min(applied_at.values(), default=None)
     asked = texts.messages(silver, source=source, unseen=unseen, above=least)
     with set_down(warehouse, warehouse.session.sql(asked)) as table:
@@ -371,14 +376,15 @@ def _numbering(
 
 
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
-    """Take away what replays said of messages that are decoded anew, but for what was dismissed."""
+    """Remove what replays noted about messages that are decoded anew, except about dismissed
+    ones."""
     if warehouse.exists("gold", "_rejects"):
         own = f"{equal(stage='decode', source=source)} AND status <> 'dismissed'"
         warehouse.execute(delete(warehouse.name("gold", "_rejects"), own))
 
 
 def _empty_again(warehouse: Warehouse, source: str, *, batch: int) -> None:
-    """Bring back the truncates that new generations of tables are, as this batch."""
+    """Bring back, as this batch, the truncates that new generations of tables are."""
     entries = load_entries(warehouse, source).values()
     applied = [e for e in entries if e.recreates and e.status == "applied"]
     append_truncates(warehouse, applied, batch=batch)
@@ -391,11 +397,11 @@ def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
     rows = warehouse.session.sql(batches).collect()
     own = targets_of(progress_by_target, source)
-    # A source table that is parked by itself is in no rebuild, and comes after it.
+    # A source table that is parked by itself is not part of a rebuild, and comes after it.
     led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
     came = {SourceTable(source, *names): batch for *names, batch in rows}
     before = {SourceTable(source, *names) for p in own.values() for names in p.tables}
-    # Of some that were applied nothing may be decoded this time.
+    # Some tables that were applied may have nothing decoded this time.
     found = dict.fromkeys(before - came.keys(), to.applied)
     found |= {table: batch for table, batch in came.items() if table in led}
     fed: dict[str, dict[Names, int]] = {}
@@ -430,6 +436,6 @@ def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
 
 
 def _with_horizons_at(known: Watermarks, last: int) -> Watermarks:
-    """Where the history of a source table was trimmed, once all that is left of it is in batches
-    of now, up to `last`."""
+    """The watermarks with the horizons of a source table once everything that is left of it is in
+    present batches, up to `last`."""
     return replace(known, horizons=tuple(each._replace(batch=last) for each in known.horizons))

@@ -1,10 +1,10 @@
 """`ingest rejects replay`: what was set aside, tried again with today's code and configuration.
 
-Of messages that could not be decoded the bytes stand in bronze. They are decoded once more, and
-what they give is appended to silver in one commit, each row at its own position and epoch, as the
-next batch of gold. A message that silver has rows of is done: so a replay that was killed is told
-from one that never ran, and done twice it does nothing. Events that gold set aside are looked after
-by `pipelines.gold.retyping`.
+The bytes of messages that could not be decoded are in bronze. They are decoded once more, and the
+result is appended to silver in one commit, each row at its own position and epoch, as gold's next
+batch. A message of which silver has rows is done; so a replay that was killed can be told from one
+that never ran, and a second one does nothing. Events that gold set aside are dealt with by
+`pipelines.gold.retyping`.
 """
 
 from __future__ import annotations
@@ -68,14 +68,15 @@ class Replay(NamedTuple):
 
 
 def replay(warehouse: Warehouse, source: str, *, code: str | None) -> Replay:
-    """Try the open rejects of a source again, those with `code` alone where it is given.
+    """Try the open rejects of a source again; with `code`, only those with that code.
 
-    Raises SourceError where silver was decoded by other declarations than today's.
+    Raises SourceError if silver was decoded by other declarations than today's.
     """
     projects.check(warehouse, source)
     if not warehouse.exists("silver", "cdc"):
         return Replay((Replayed("decode", source, 0, 0), Replayed("gold", source, 0, 0)), [])
-    # Rejects are gold's table: a run that sets others aside meanwhile would be refused, or this.
+    # Rejects are a table of gold: without its lease, this or a run that sets others aside would be
+    # refused.
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         declared = warehouse.config.sources[source]
         declarations.check(warehouse, declared)
@@ -88,7 +89,7 @@ def replay(warehouse: Warehouse, source: str, *, code: str | None) -> Replay:
 
 
 def _decoded(warehouse: Warehouse, source: Source, code: str | None) -> Replayed:
-    """Decode the open rejects of silver once more: once, and what that gave is looked at.
+    """Decode the open rejects of silver once more, only once, and record what became of them.
 
     Only counts come to the driver.
     """
@@ -96,21 +97,21 @@ def _decoded(warehouse: Warehouse, source: Source, code: str | None) -> Replayed
     tried = _counted(warehouse, source.name, code)
     if not tried.found:
         return Replayed("decode", source.name, 0, 0)
-    # Decoded twice it could differ.
+    # If it were decoded twice, the results could differ.
     with set_down(warehouse, _today(warehouse, source, code)) as table:
         decoded = warehouse.session.table(table)
         failed = decoded.where("kind = 'reject'")
         good = decoded.join(failed.select(*MESSAGE).distinct(), list(MESSAGE), "left_anti")
         if tried.found > tried.done and not good.isEmpty():
             _append(warehouse, source, good)
-        # What silver has now is done, whoever brought it.
+        # What silver has by now is done, whoever appended it.
         now = _counted(warehouse, source.name, code)
         _note(warehouse, source.name, code, failed=failed)
     return Replayed("decode", source.name, now.found, now.done)
 
 
 class _Counted(NamedTuple):
-    """Open rejects, and those of them of whose messages silver has rows."""
+    """How many open rejects there are, and for how many of them silver has rows of the message."""
 
     found: int
     done: int
@@ -123,7 +124,7 @@ def _counted(warehouse: Warehouse, source: str, code: str | None) -> _Counted:
 
 
 def _today(warehouse: Warehouse, source: Source, code: str | None) -> DataFrame:
-    """The silver rows that the messages of open rejects are today."""
+    """The silver rows that the messages of open rejects become today."""
     run = decode({source.name: decode_spec(source)})
     messages = _messages(warehouse, source.name, code).select(*INPUT)
     messages = placed_again(warehouse, source, messages)
@@ -131,8 +132,8 @@ def _today(warehouse: Warehouse, source: Source, code: str | None) -> DataFrame:
 
 
 def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
-    """Bring what could be decoded to silver, with the updates that it completes, in one commit; the
-    parts of records are put together after it, by the next run where this one is killed."""
+    """Append to silver, in one commit, what could be decoded, with the updates that it completes.
+    Records in parts are put together afterwards, or by the next run if this one is killed."""
     batch = last = last_batch(warehouse) + 1
     rows = good.withColumn("batch", F.lit(batch).cast("bigint"))
     rows = rows.select([column.name for column in SILVER])
@@ -152,7 +153,7 @@ def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
 
 
 def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFrame) -> None:
-    """Write down what became of the open rejects: those that are done, and why others are not."""
+    """Record what became of the open rejects: which are done, and why the others are not."""
     undecoded, columns = _undecoded(warehouse, source, code), [name for name, _ in REJECTS]
     with temporary_view(failed) as view:
         merge_rejects(warehouse, texts.as_rejects(undecoded, view, source=source, columns=columns))
@@ -172,7 +173,7 @@ def _messages(warehouse: Warehouse, source: str, code: str | None) -> DataFrame:
 
 
 def _created(warehouse: Warehouse, source: str) -> list[Merged]:
-    """Targets that could not be made for want of a key, made where there is one now."""
+    """Make the targets that could not be made for want of a key, if they have one now."""
     if not warehouse.exists("gold", "_rejects"):
         return []
     waiting = waiting_targets(warehouse, source, Code.NO_KEY.value)
@@ -196,7 +197,7 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
             continue
         route = fed[target].route if target in fed else None
         if route is not None and progress is not None and made_otherwise(route, progress.contract):
-            # It says so itself: nothing is applied to it until it is made anew.
+            # Its own message says that nothing is applied to it until it is made anew.
             continue
         grow = partial(_grow, ledger)
         done = replay_target(ledger, target, code=code, attempt=True, begin=grow)
@@ -207,7 +208,7 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
 
 
 def _grow(ledger: Ledger, chosen: list[dict[str, Any]]) -> None:
-    """Let the target of these rejects have the types that are declared for it today."""
+    """Give the target of these rejects the types that are declared for it today."""
     for table in tables_of(ledger.warehouse, ledger.source, chosen):
         route = ledger.route(table)
         if route is not None and route.target == chosen[0]["target"]:

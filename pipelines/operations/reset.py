@@ -1,18 +1,19 @@
-"""`ingest reset`: what the product made of a target or a source, taken away, so that the next run
+"""`ingest reset`: what the product made of a target or a source is removed, so that the next run
 makes it anew.
 
-A target: its gold table, its progress, what gold set aside of it and the ledger's entries of its
-source tables, decisions included. History stays in silver, from which the next run makes the target
-as if it were new, and so does where it was trimmed.
+Of a target: its gold table, its progress, what gold set aside of it, and the ledger's entries of
+its source tables, decisions included. History stays in silver, from which the next run makes the
+target as if it were new. Where history was trimmed is remembered too.
 
-A source: that of all its targets, its rows in silver and silver's progress. Bronze stays, from
-which the next run decodes everything again; unless that goes too, with how far its files or topics
-were read: then the next run reads what the transport still has. Messages that silver has rows of
-and bronze no longer holds are counted beside: no run makes these rows again.
+Of a source: the same for all its targets, its rows in silver, and silver's progress. Bronze stays,
+and the next run decodes everything from it again. With `--bronze` it goes too, together with how
+far its files or topics were read; then the next run reads what the transport still has. Messages of
+which silver has rows and which bronze no longer holds are counted as well: no run makes these rows
+again.
 
-What tells how far messages were read goes before the messages: a process that is killed leaves some
-to be read twice rather than never, and a second call takes the rest. Each checkpoint goes by one
-step.
+What tells how far messages were read is removed before the messages, so a killed process leaves
+some to be read twice rather than never; a second call removes the rest. Each checkpoint is removed
+in one step.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Gone(NamedTuple):
 
 
 def of_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
-    """What a reset of the target takes away."""
+    """What a reset of the target removes."""
     gone = []
     if warehouse.exists("gold", target):
         gone.append(Gone(f"gold.{target}", warehouse.read("gold", target).count()))
@@ -71,7 +72,7 @@ def of_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
 
 
 def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
-    """Take it away; gives what went."""
+    """Reset the target; gives what was removed."""
     with lease(warehouse, "gold"):
         found = of_target(warehouse, source, target)
         _take_away(warehouse, source, target)
@@ -80,8 +81,9 @@ def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
 
 def _take_away(warehouse: Warehouse, source: str, target: str) -> None:
     _keep_horizons(warehouse, source, target)
-    # The table first: while there is progress without it, the target is parked. The ledger last:
-    # with progress beyond them, nobody looks for its statements again.
+    # The table goes first: while there is progress without a table, the target is parked. The
+    # ledger goes last: as long as there is progress beyond its statements, nobody looks for them
+    # again.
     warehouse.drop("gold", target)
     for table, stage in (("_rejects", "gold"), ("_progress", None), ("_ddl", None)):
         where = equal(source=source, target=target, stage=stage)
@@ -89,8 +91,8 @@ def _take_away(warehouse: Warehouse, source: str, target: str) -> None:
 
 
 def _keep_horizons(warehouse: Warehouse, source: str, target: str) -> None:
-    """Note in the source's own record where the history of the target's source tables was trimmed:
-    it is as it was when the target is made anew (`pipelines.gold.advance`)."""
+    """Note in the source's own record where the history of the target's source tables was trimmed;
+    that is still so when the target is made anew (`pipelines.gold.advance`)."""
     progress = load_progress(warehouse)
     known = progress.get((source, target))
     trimmed = {
@@ -104,7 +106,7 @@ def _keep_horizons(warehouse: Warehouse, source: str, target: str) -> None:
 
 
 def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
-    """What a reset of the source takes away."""
+    """What a reset of the source removes."""
     found = [
         gone
         for target in _targets(warehouse, source)
@@ -122,8 +124,8 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
 
 
 def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
-    """Take it away; gives what went. No run comes in between: it would make targets anew of what is
-    about to go."""
+    """Reset the source; gives what was removed. No run may come in between, since it would make
+    targets anew from what is about to go."""
     own = equal(source=source)
     with ExitStack() as held:
         for name in ("gold", "silver", *([f"bronze/{source}"] if bronze else [])):
@@ -135,12 +137,12 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
             _delete(warehouse, "gold", table, where=own)
         remove(warehouse, warehouse.checkpoint("silver", source))
         if _count(warehouse, "silver", "cdc", where=own):
-            # Batches are numbered on from the last one, be its rows there or not.
+            # Batches are numbered on from the last one, whether or not its rows are there.
             none = warehouse.read("silver", "cdc").where("false")
             warehouse.replace(none, "silver", "cdc", where=own, note=last_batch(warehouse))
         forget(warehouse, source)
         if bronze:
-            # What was kept first: with it and no checkpoint, files would be taken as read.
+            # Kept notes go first: with them and without a checkpoint, files would be taken as read.
             for folder in (kept(warehouse, source), warehouse.checkpoint("bronze", source)):
                 remove(warehouse, folder)
             _delete(warehouse, "bronze", "messages", where=own)
@@ -149,8 +151,8 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
 
 
 def _targets(warehouse: Warehouse, source: str) -> list[str]:
-    """The source's targets: those with progress, and those of which a run that was killed left the
-    table and no record."""
+    """The source's targets: those with progress, and those of which a killed run left the table
+    without a record."""
     progress = load_progress(warehouse)
     recorded = {target for _, target in progress}
     made = {
@@ -163,8 +165,8 @@ def _targets(warehouse: Warehouse, source: str) -> list[str]:
 
 
 def _not_in_bronze(warehouse: Warehouse, source: str) -> int:
-    """How many messages silver alone has rows of: retention, or an erasure of others in them, took
-    them out of bronze."""
+    """How many messages only silver has rows of, because retention, or an erasure of other rows in
+    them, removed them from bronze."""
     if not (warehouse.exists("silver", "cdc") and warehouse.exists("bronze", "messages")):
         return 0
     names, own = list(MESSAGE), equal(source=source)

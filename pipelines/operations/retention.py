@@ -1,13 +1,13 @@
-"""What retention takes away: messages of bronze that were decoded, changes of silver that are past,
-what gold noted of runs long ago. Messages of open rejects stay: a replay decodes them from bronze.
+"""What retention removes: decoded messages of bronze, superseded changes of silver, and gold's
+notes of runs long ago. Messages of open rejects stay, since a replay decodes them from bronze.
 
-A change of silver is taken away when it is old, applied, and superseded by an old whole image or
-delete of its key above it: so what is left still folds to the same table, now and as of any moment
-since. Left whole are the truncates, keys that changes of the key link, tables whose gold keeps
-versions or every change, tables that live in silver only, and those of which something lies below
-that is not applied yet; an image stays that has a column which neither the later one has nor the
-target. Where a table was trimmed is remembered before a row goes (`Horizon`): a change that comes
-from below it later is set aside.
+A change of silver is removed if it is old, applied, and superseded by an old whole image or delete
+of its key above it. What is left then still folds to the same table, now and as of any moment
+since. Not touched are truncates, keys that changes of the key link, tables whose target keeps
+versions or every change, tables that are in silver only, and tables of which something below is not
+applied yet. An image also stays if it has a column that neither the later image nor the target has.
+Where a table was trimmed is remembered before a row is removed (`Horizon`): a change from below it
+that comes later is set aside.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Past(NamedTuple):
 
 
 def trim_bronze(warehouse: Warehouse, source: str, days: int, *, now: float) -> int:
-    """Delete the messages of a source, all decoded, that came longer before `now` (s since 1970),
-    but those that a replay decodes again; how many there were."""
+    """Delete those messages of a source, all of them decoded, that came more than `days` before
+    `now` (s since 1970), except those that a replay decodes again; gives how many there were."""
     until = now - days * 86_400
     old = f"{equal(source=source)} AND ingested_at < {_moment(until)}"
     note_trimmed(warehouse, warehouse.config.sources[source], until=until)
@@ -65,8 +65,8 @@ def trim_bronze(warehouse: Warehouse, source: str, days: int, *, now: float) -> 
 
 
 def _open_rejects(warehouse: Warehouse, source: str) -> str | None:
-    """SQL of the messages of open rejects of silver, which bronze alone can give to a replay; None:
-    there are none."""
+    """SQL of the messages of silver's open rejects, which a replay can get only from bronze; None
+    if there are none."""
     if not warehouse.exists("silver", "cdc"):
         return None
     create_rejects(warehouse)
@@ -76,15 +76,15 @@ def _open_rejects(warehouse: Warehouse, source: str) -> str | None:
 
 
 def trim_runs(warehouse: Warehouse, days: int) -> int:
-    """Delete the rows of runs that ended longer ago; how many there were."""
+    """Delete the rows of runs that ended more than `days` ago; gives how many there were."""
     old = f"ended < {_ago(days)}"
     done = warehouse.execute(delete(warehouse.name("gold", "_runs"), old)).first()
     return int(done[0]) if done is not None else 0
 
 
 def trim_progress(warehouse: Warehouse, days: int) -> int:
-    """Delete the records of progress from longer ago, but never the newest of a source and target,
-    which says how far it is; how many there were."""
+    """Delete records of progress that are older, except the newest of each source and target, which
+    says how far it is; gives how many there were."""
     name = warehouse.name("gold", "_progress")
     past = past_progress(name, before=_ago(days))
     if warehouse.session.sql(past).isEmpty():
@@ -94,16 +94,16 @@ def trim_progress(warehouse: Warehouse, days: int) -> int:
 
 
 def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: float) -> int:
-    """Delete changes of a target's source tables that were superseded, and decoded longer before
-    `now`; how many there were. It is the moment that bronze was trimmed by, so that no message
-    outlives its changes."""
+    """Delete superseded changes of a target's source tables that were decoded more than `days`
+    before `now`; gives how many there were. `now` is the moment by which bronze was trimmed, so
+    that no message outlives its changes."""
     progress = progress_of(warehouse, target.source, target.name)
     if not progress.batch or not warehouse.exists("gold", target.name):
         return 0
     if progress.contract is None or made_otherwise(target.route, progress.contract):
-        # It may need more than what the tables file makes of it does.
+        # It may need changes that the target described by the tables file does not.
         return 0
-    # The last batch stays: silver numbers its appends by the highest there is.
+    # The last batch stays, since silver numbers its appends by the highest batch there is.
     newest = warehouse.session.sql(newest_batch(warehouse.name("silver", "cdc"))).first()
     last = newest[0] if newest is not None else 0
     old = f"decoded_at < {_moment(now - days * 86_400)} AND batch < {last}"
@@ -127,7 +127,7 @@ def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: fl
                 for batch, past in superseded
             },
         }
-        # First: were it noted after, a kill in between would leave a trimmed history unnoted.
+        # Noted first: otherwise a kill in between would leave a trimmed history without a note.
         noted = progress.with_watermarks(watermarks)
         keep_horizons(warehouse, target.name, {name: m.horizons for name, m in watermarks.items()})
         record_progress(warehouse, [noted], load_progress(warehouse))
@@ -144,8 +144,8 @@ def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
 
 
 def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past) -> Watermarks:
-    """The watermarks with the new horizon, and of the earlier ones those that keep something
-    out."""
+    """The watermarks with the new horizon, and with those of the earlier ones that still keep
+    something out."""
     watermarks = progress.watermarks.get(batch.projection.label, Watermarks())
     kept = [horizon for horizon in watermarks.horizons if _waits(frames, batch, horizon)]
     return replace(watermarks, horizons=(*kept, _horizon(past, progress)))
@@ -168,7 +168,7 @@ def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:
 
 
 def _ago(days: int) -> str:
-    """SQL of a time so many days ago, the same whenever it is run."""
+    """SQL of the time this many days ago, the same whenever it is run."""
     return _moment(time.time() - days * 86_400)
 
 

@@ -1,4 +1,5 @@
-"""A snapshot of a source table, read by Spark from wherever it was put, with a target's types."""
+"""A snapshot of a source table, read by Spark from wherever it was put, with the types of a
+target."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ FORMATS = {
 """Format -> how Spark reads it; texts stay texts."""
 _TEXTS = "_ingest_masked_texts"
 _TABS = re.compile(r"\.tsv(\.(bz2|deflate|gz|lz4|snappy|zst))?/?$", re.IGNORECASE)
-"""Ends the name of a file of CSV whose values tabs part, compressed or not."""
+"""The end of the name of a CSV file with tabs between its values, compressed or not."""
 _BY_SUFFIX = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 
 
@@ -40,9 +41,9 @@ def snapshot_rows(
     path: str,
     format_: str | None,
 ) -> tuple[str, list[str]]:
-    """SQL of the snapshot's rows and its columns, both as the target has them: masked, too.
+    """SQL of the snapshot's rows, and its columns, both as the target has them, masks included.
 
-    Columns are matched without case; those of one side alone are left out. Raises ConfigError.
+    Columns are matched without case; those that only one side has are left out. Raises ConfigError.
     """
     frame = _read(warehouse, path, format_)
     types = {gold_name(field.name).lower(): field for field in frame.schema.fields}
@@ -51,7 +52,7 @@ def snapshot_rows(
     if missing:
         raise _wrong(f"expected the key column {', '.join(missing)}, got {', '.join(types)}")
     zone = warehouse.config.sources[reconstruction.source].time_zone
-    # All batches of a target have its masks; one without history has no rows to compare.
+    # All batches of a target have its masks; without any history there are no rows to compare.
     of_target = next((batch.projection.masks for batch in reconstruction.batches), {})
     masks = {name: mask for name, mask in of_target.items() if name in columns}
     listed, texts = [], []
@@ -80,7 +81,7 @@ def _read(warehouse: Warehouse, path: str, format_: str | None) -> DataFrame:
     except AnalysisException as error:
         raise _wrong(str(error).strip().split("\n")[0]) from None
     except Exception as error:
-        # Files are opened for their columns; what Spark says of them has many types.
+        # Files are opened to learn their columns, and Spark raises many types of errors.
         text = f"expected {found} in {path}, got what cannot be read so: {gist(error)}"
         raise _wrong(text) from None
 

@@ -53,20 +53,20 @@ TABLE = tuple(
 
 _GAPS = 20
 Failed = Callable[[str, Exception], None]
-"""Told what cannot be looked up, and why; the rest goes on."""
+"""Is told what cannot be looked up, and why; the rest goes on."""
 
 
 def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
-    """A row a declared source, by the columns SOURCE.
+    """A row for each declared source, by the columns SOURCE.
 
-    `messages` are those of bronze, `decoded_rows` what silver has of messages that could be
-    decoded. `lag` counts messages of bronze that silver has not looked at, `lag_seconds` says how
-    long the oldest of them has waited (0 where there is none), `unread_files` counts files that
-    bronze has not read, `unread_messages` what topics and queues hold beyond bronze (null for the
-    other transport, and where it cannot be asked now), `stepped_back` messages whose timestamps
-    contradict their partition's order, `gaps` the spans of messages that were gone before they were
-    read. `error` says why the transport cannot be asked, and `failed` is told so: the folder or the
-    broker is not there, the log of files is damaged.
+    `messages` are those of bronze; `decoded_rows` what silver has of messages that could be
+    decoded. `lag` counts messages of bronze that silver has not looked at, and `lag_seconds` says
+    how long the oldest of them has waited (0 if there is none). `unread_files` counts files that
+    bronze has not read, `unread_messages` what topics and queues have beyond bronze (null for the
+    other transport, and if it cannot be asked now). `stepped_back` counts messages whose timestamps
+    contradict the order of their partition, `gaps` the spans of messages that were gone before they
+    were read. `error` says why the transport cannot be asked, and `failed` is told so: the folder
+    or the broker is not there, or the log of files is damaged.
     """
     messages = _messages(warehouse)
     lag = undecoded(warehouse, messages)
@@ -112,10 +112,12 @@ def _messages(warehouse: Warehouse) -> dict[str, int]:
 
 
 def undecoded(warehouse: Warehouse, messages: dict[str, int] | None = None) -> dict[str, int]:
-    """How many messages of bronze silver has not decoded, by source; `messages`: all there are."""
+    """How many messages of bronze silver has not decoded, by source; `messages`: how many there
+    are."""
     messages = _messages(warehouse) if messages is None else messages
-    # Every message has a row 0, a joined pair of halves a second one: so offsets are counted.
-    # Bronze's are among them, since retention takes messages away once they are decoded.
+    # Offsets are counted, since a message may have several rows: a joined pair of halves has a
+    # second row 0. Those of bronze are counted among them, since retention removes messages once
+    # they are decoded.
     known = _counts(
         warehouse, "silver", "cdc", counted=lambda silver: counts.messages_known([silver])
     )
@@ -148,19 +150,19 @@ def age(time: datetime | None) -> int | None:
 def table_rows(
     warehouse: Warehouse, *, advance: Advance, failed: Failed, counting: bool = True
 ) -> list[Record]:
-    """A row a target, created or not, and one a source table that is parked by itself, by the
-    columns TABLE. `advance` is told each that is done, `failed` what cannot be counted.
+    """A row for each target, created or not, and for each source table that is parked by itself, by
+    the columns TABLE. `advance` is told of each that is done, `failed` what cannot be counted.
 
-    `age_seconds`: how long ago the newest change happened that was applied. `waiting`: how many
-    changes were not, `lag_seconds`: how long the oldest of them has waited that waits for a run and
-    for no decision, 0 where there is none.
-    `merge_every`: how often the target is merged, where its tables file says so; `next_merge`: when
-    its turn comes, or came, to take in what waits. Without `counting`, `rows` are not counted.
+    `age_seconds`: how long ago the newest applied change happened. `waiting`: how many changes are
+    not applied; `lag_seconds`: how long the oldest of those has waited that wait for a run and not
+    for a decision, 0 if there is none. `merge_every`: how often the target is merged, if its tables
+    file says so; `next_merge`: when its turn comes, or came, to take in what waits. Without
+    `counting`, `rows` are not counted.
     """
     last_runs = {
         row["target"]: row
         for row in _progress(warehouse)
-        # A source table stands for itself only while it is parked.
+        # A source table has a row of its own only while it is parked.
         if is_target(row["target"]) or row["status"] == "parked"
     }
     schema_changes = ddl(warehouse)
@@ -209,7 +211,7 @@ def table_rows(
 def _parked(
     last_run: Mapping[str, Any], target: str, created: Collection[str]
 ) -> tuple[bool, str | None]:
-    """Whether a target stands still, and why."""
+    """Whether a target is parked, and why."""
     if target not in created and has_rows_applied(last_run.get("state")):
         return True, gone_sentence(target)
     return last_run.get("status") == "parked", last_run.get("error")
@@ -218,7 +220,8 @@ def _parked(
 def turn_told(
     turn: Turn | None, waiting_since: datetime | None
 ) -> tuple[str | None, datetime | None]:
-    """How often a target is merged, and when its turn comes: none comes before something waits."""
+    """How often a target is merged, and when its turn comes; no turn comes before something
+    waits."""
     if turn is None:
         return None, None
     due = moment(turn.due)
@@ -231,9 +234,9 @@ def _rejected(warehouse: Warehouse) -> dict[str, int]:
 
 
 def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
-    """The newest row of each target, with `late` summed over all its runs that are kept
-    (`retention.runs`): keys that late changes made to be folded again, and late changes that newer
-    ones had overtaken."""
+    """The newest row of each target. `late` is the sum over all its runs that are kept
+    (`retention.runs`) of the keys that late changes caused to be folded again and of the late
+    changes that newer ones had overtaken."""
     if not warehouse.exists("gold", "_progress"):
         return []
     progress = warehouse.name("gold", "_progress")
@@ -248,9 +251,10 @@ def _size(
     last_run: Mapping[str, Any],
     failed: Failed,
 ) -> tuple[int | None, int | None]:
-    """Rows, and those not seen again since the source's epoch was raised (semantics.md, 15); None
-    where they cannot be counted. The latter cannot where versions or images are kept: these stay at
-    the position that they came with, however often what they say is seen again."""
+    """The number of rows, and of those that were not seen again since the source's epoch was raised
+    (semantics.md, 15); None if they cannot be counted. The second number is None for targets that
+    keep versions or images: these stay at the position that they came with, however often their
+    contents are seen again."""
     session: SparkSession = warehouse.session
     try:
         size = counts.rows_of_epochs(warehouse.name("gold", target), below=epoch)
@@ -267,8 +271,8 @@ def _size(
 def _counts(
     warehouse: Warehouse, layer: str, table: str, *, counted: Callable[[str], str]
 ) -> dict[str, int]:
-    """What SQL counts, of a table by its name, by its first column; nothing where the table does
-    not exist."""
+    """The counts that SQL makes of a table, given by its name, by first column; nothing if the
+    table does not exist."""
     if not warehouse.exists(layer, table):
         return {}
     found = warehouse.session.sql(counted(warehouse.name(layer, table)))
@@ -298,8 +302,8 @@ def gap_notes(warehouse: Warehouse) -> list[str]:
 
 
 def frozen_notes(warehouse: Warehouse) -> list[str]:
-    """A sentence on each source table that was dropped, by what is approved, and whose target
-    stands still since."""
+    """A sentence on each source table that was dropped, by an approved entry, so that its target no
+    longer changes."""
     entries = load_entries(warehouse)
     gone = {table for table in frozen(entries.values()) if table.source in warehouse.config.sources}
     targets = {(e.target, e.table) for e in entries.values() if e.target and e.table in gone}
@@ -313,7 +317,8 @@ def frozen_notes(warehouse: Warehouse) -> list[str]:
 def _unread(
     warehouse: Warehouse, source: Source, *, failed: Failed
 ) -> tuple[int | None, str | None]:
-    """How many files or messages the transport holds that bronze has not, or why nobody knows."""
+    """How many files or messages the transport has that bronze has not read, or why that is not
+    known."""
     try:
         check(warehouse, source.name)
         return unread_of(transport_of(source), warehouse, source), None

@@ -1,8 +1,9 @@
-"""The names that SQL may use: tables and views, made known when a statement names them.
+"""The names that SQL may use: tables and views, registered when a statement names them.
 
-Locally a table is its folder and the session's catalog is empty at every start: so what a statement
-names is registered just before it runs, some milliseconds a name, whatever else there is. In a
-catalog tables have names anyway and views are created once, by `publish`.
+Locally a table is its folder, and the catalog of the session is empty at every start. So what a
+statement names is registered just before the statement runs; that takes some milliseconds a name,
+however much else there is. In a catalog tables have names anyway, and `publish` creates the views
+once.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def _without_joined(changes: str, config: Config) -> str:
 def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
     """The (schema, table) pairs that `query` may mean; `*` for every table of a schema.
 
-    Found among the tokens, so that any statement will do, also one that only Spark can parse; a
-    column `alias.name` found too many costs nothing.
+    They are found among the tokens, so the statement may be one that only Spark can parse. A column
+    `alias.name` that is found as well does no harm.
     """
     ours = {schema.lower(): schema for schema in schemas}
     tokens = _tokens(query)
@@ -97,7 +98,7 @@ def _tokens(query: str) -> list[str]:
     try:
         tokens = tokenize(query, read="databricks")
     except TokenError:
-        # Spark will say what is wrong with it.
+        # Spark will say what is wrong with the statement.
         return []
     texts = [token.text for token in tokens]
     if len(tokens) > 1 and tokens[0].token_type in Tokenizer.COMMANDS:
@@ -107,7 +108,8 @@ def _tokens(query: str) -> list[str]:
 
 
 def register(warehouse: Warehouse, query: str) -> None:
-    """Make known what `query` names of the four schemas; what does not exist is left to Spark."""
+    """Register what `query` names in the four schemas; names that do not exist are left to
+    Spark."""
     session = warehouse.session
     if not warehouse.local:
         assert warehouse.settings.catalog is not None
@@ -133,7 +135,8 @@ def offered(warehouse: Warehouse, layer: str) -> list[str]:
 
 
 def unknown_table(warehouse: Warehouse, error: AnalysisException) -> str | None:
-    """The sentence on a table that Spark did not find, with the nearest; None for other errors."""
+    """The sentence on a table that Spark did not find, with the nearest name; None for other
+    errors."""
     if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
         return None
     relation = error.getMessageParameters() or {}
@@ -175,7 +178,7 @@ def _register(warehouse: Warehouse, layer: str, *, name: str) -> None:
 def _forget_others(warehouse: Warehouse) -> None:
     """Drop the names that this session has for the tables of another warehouse.
 
-    Their files stay where they are: they are external tables.
+    Their files stay, since they are external tables.
     """
     folder = warehouse.settings.warehouse
     ours = _registered.setdefault(warehouse.session, Registered(folder, {}))
@@ -186,8 +189,8 @@ def _forget_others(warehouse: Warehouse) -> None:
 
 
 def publish(warehouse: Warehouse) -> None:
-    """Create the views in the catalog, those that are not there as they should be; locally there is
-    nothing to do."""
+    """Create those views in the catalog that are missing or out of date; locally there is nothing
+    to do."""
     if warehouse.local or not warehouse.exists("silver", "cdc"):
         return
     wanted = {("silver", view): silver_view(warehouse, view) for view in VIEWS}
@@ -218,7 +221,7 @@ def history_query(warehouse: Warehouse, target: str) -> str:
 
 
 def _view(warehouse: Warehouse, target: KnownTarget) -> str:
-    """The query behind `history.<target>`, which others than this session run, too."""
+    """The query behind `history.<target>` for a view, which other sessions run too."""
     tables, read = target.tables, _read(warehouse, target)
     without = hidden_by_masks(tables, read)
     columns = data_columns(warehouse, target.name, tables, without=without)
@@ -246,7 +249,7 @@ def _read(warehouse: Warehouse, target: KnownTarget) -> Mapping[SourceTable, Tab
 def history_frame(
     warehouse: Warehouse, table: str, *, key: Mapping[str, str]
 ) -> tuple[DataFrame, dict[str, str]]:
-    """The changes of a target, or of those of its rows with `key`, in order; and its columns.
+    """The changes of a target in order, or those of its rows with `key`; and its columns.
 
     Raises ConfigError for a table or column that does not exist, or a value that its column cannot
     have.
@@ -302,7 +305,7 @@ def _looked(
 def _earlier(
     warehouse: Warehouse, query: str, columns: Mapping[str, str], *, looked: Looked
 ) -> list[Earlier]:
-    """The keys that the rows looked for had before, followed back through changes of the key."""
+    """The keys that the wanted rows had before, found by following changes of the key backwards."""
     found: dict[str, Earlier] = {}
     asked = previous_keys(query, columns, looked, held=None)
     while True:

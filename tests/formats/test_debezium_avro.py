@@ -445,3 +445,14 @@ def test_times_that_avro_alone_names(logical: str, number: int, text: str, tmp_p
     data = b"\0\0\0\0\x07" + written(schema, {"after": {"at": number}, "op": "c"})
     reader = reader_of(order="arrival", options={"schema_folder": str(tmp_path)})
     assert as_json(reader.rows(Message(data))[-1])["after"] == {"at": text}
+
+
+@pytest.mark.parametrize("op", ["t", "m"])
+def test_a_document_in_what_has_no_rows_is_a_contradiction(op: str) -> None:
+    """As in JSON: MongoDB's connector sends no truncate, and a message of its log has no row."""
+    [folder] = [folder for folder in folders("debezium_avro") if folder.name == "mongodb"]
+    sent, *_ = messages(folder)
+    assert sent.value is not None and sent.value.count(b"\x02\x02c\x02") == 1
+    value = sent.value.replace(b"\x02\x02c\x02", b"\x02\x02" + op.encode() + b"\x02")
+    [row] = SourceDecoder(decode_spec(source_of(folder))).rows(sent._replace(value=value))
+    assert as_json(row)["error_code"] == "contradiction"

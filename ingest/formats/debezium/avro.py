@@ -160,11 +160,7 @@ class _DebeziumAvro:
             inner = _INNER.decode(raw)
             source = with_collection(inner.source or Source())
             if source.collection is not None:
-                message = message._replace(key=self._keys.as_json(message.key))
-                op, schemas = operation_of(inner), self._rows.schemas
-                return document_event(
-                    inner, op, source, message=message, schemas=schemas, warnings=warnings
-                )
+                return self._document(inner, source, message, warnings=warnings)
         if self._flattened.admits(message):
             return self._flattened.event(raw, writer.block, message, warnings=warnings)
         needed = "rows without an envelope need flattened: true"
@@ -177,6 +173,20 @@ class _DebeziumAvro:
             Code.UNKNOWN_OP,
             "expected an envelope, or a record Debezium is known to send, "
             f"got {jsontext.excerpt(raw)}; {advice_on_row(sent, message.headers) or needed}",
+        )
+
+    def _document(
+        self, inner: Inner, source: Source, message: Message, *, warnings: list[str]
+    ) -> Event:
+        """The event of an envelope of MongoDB's, whose images are texts of JSON."""
+        op = operation_of(inner)
+        if op in ("truncate", "other"):
+            refuse_rows(inner.op or "", inner.before, inner.after)
+            return plain_event(heading_of(inner, message.topic, warnings=warnings))
+        message = message._replace(key=self._keys.as_json(message.key))
+        schemas = self._rows.schemas
+        return document_event(
+            inner, op, source, message=message, schemas=schemas, warnings=warnings
         )
 
 

@@ -1,12 +1,12 @@
-"""Files beside the streams: written whole or not at all, and what to say of a damaged one.
+"""Files beside the streams, written whole or not at all; and what to say of a damaged one.
 
-A checkpoint and its table have to be of one moment, and backups may bring back one of them. A
-checkpoint ahead of its table leaves out what the table lost. One behind it numbers its appends as
-others were numbered before, and Spark's sink, or Delta in a catalog, takes those for done. So a
-checkpoint notes the newest commit of its table that it knows. Before it is gone on from, that
-commit has to be there, no later one may have put an older state of the table in place, and no
-append by this checkpoint may have a number that it has not given. Once that is so, a process does
-not ask again.
+A checkpoint and its table must be from the same moment, and a backup may bring back only one of
+them. A checkpoint that is ahead of its table leaves out what the table lost. One that is behind
+numbers its appends like others before them, and Spark's sink, or Delta in a catalog, takes these
+for done. So a checkpoint notes the newest commit of its table that it knows. Before work goes on
+from it, that commit has to be there, no later one may have put an older state of the table in
+place, and no append by this checkpoint may have a number that it has not given. A process checks
+that only once.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOOKED_AT = 1_000
-"""Commits that are looked at beyond the one that was noted."""
+"""How many commits after the noted one are looked at."""
 _FEW = 50
-"""Beyond so many the newest one is noted, so that a quiet source does not look at the commits of
-the others again and again."""
+"""After this many commits the newest one is noted, so that a quiet source does not look at the
+commits of others again and again."""
 GONE = "gone"
-"""The folder of checkpoints that were taken away, for as long as that takes."""
+"""The folder of checkpoints that are being removed."""
 _RESTORES = ("RESTORE", "CLONE")
 COPIES = "what it has is taken up once more, and copies count once: no gold table changes"
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file so that its reader finds the old one or the new, whoever else writes it and
+    """Write a file so that a reader finds the old one or the new one, whoever else writes it and
     whenever the process or the power ends."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own: another driver may write the file at the same moment.
+    # Under a name of its own, since another driver may write the file at the same moment.
     draft = file.with_name(f"{file.name}.{uuid.uuid4().hex}.draft")
     try:
         with draft.open("wb") as stream:
@@ -55,11 +55,11 @@ def write_whole(file: Path, content: bytes) -> None:
 
 
 def remove(warehouse: Warehouse, folder: str) -> None:
-    """Take a folder of the checkpoints away by one step, if it is there. Of a part of it the next
+    """Remove a folder of the checkpoints in one step, if it is there. From a part of it the next
     run would learn that some files were read and others were not."""
     gone = Path(warehouse.checkpoint(GONE))
     gone.mkdir(parents=True, exist_ok=True)
-    # Where a platform renames no folders, it goes file by file.
+    # If a platform cannot rename folders, its files are removed one by one.
     with suppress(OSError):
         Path(folder).rename(gone / uuid.uuid4().hex)
     for left in (folder, gone):
@@ -67,8 +67,8 @@ def remove(warehouse: Warehouse, folder: str) -> None:
 
 
 def read_note(file: Path) -> dict[str, Any]:
-    """The JSON object in a file that spares work and may be lost; empty where there is none. What
-    something goes on from is read by `read_whole`."""
+    """The JSON object in a file that only saves work and may be lost; empty if there is none. Notes
+    from which work goes on are read by `read_whole`."""
     try:
         found = json.loads(file.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -77,13 +77,11 @@ def read_note(file: Path) -> dict[str, Any]:
 
 
 def read_whole(file: Path, of: type[T], *, source: str | None, then: str) -> T | None:
-    """What stands in a note that a source goes on from (None: all of them), as JSON; None where
-    there is none.
+    """The JSON in a note from which a source goes on (None: all sources do); None if there is none.
 
-    Raises SourceError, or PlatformError, where it is damaged: to go on as without it would be to
-    guess.
+    Raises SourceError, or PlatformError, if it is damaged: going on without it would be guessing.
     """
-    # Streams start processes that import this module and ask for no note.
+    # Streams start processes that import this module and read no note.
     import msgspec
 
     try:
@@ -95,11 +93,11 @@ def read_whole(file: Path, of: type[T], *, source: str | None, then: str) -> T |
 
 
 def damaged(source: str, stream: str, *, remove: str) -> SourceError | None:
-    """The sentence on a damaged checkpoint and the way out of it; None where its files are whole.
+    """The sentence on a damaged checkpoint and what to do about it; None if its files are whole.
 
-    `stream` is Structured Streaming's folder, which holds `metadata` (JSON) and, a file a batch,
-    `offsets` and `commits`: a line with a version, then lines of JSON or `-`. `remove` is the
-    folder that has to go.
+    `stream` is Structured Streaming's folder. It holds `metadata` (JSON) and, a file for each
+    batch, `offsets` and `commits`: a line with a version, then lines of JSON or `-`. `remove` is
+    the folder that has to be removed.
     """
     folder = Path(stream)
     for file in [
@@ -126,7 +124,7 @@ def damaged(source: str, stream: str, *, remove: str) -> SourceError | None:
 def spoilt(
     source: str, file: str | Path, error: Exception, *, remove: str, then: str
 ) -> SourceError:
-    """One file of a checkpoint cannot be read: which, why, and what to do."""
+    """The sentence on a file of a checkpoint that cannot be read: which, why, and what to do."""
     return SourceError(
         f"source {source}: a checkpoint is damaged, {file} cannot be read ({error}). Remove the"
         f" folder {remove} and run again: {then}."
@@ -136,8 +134,8 @@ def spoilt(
 def spoilt_note(
     source: str | None, file: Path, error: Exception, *, then: str
 ) -> SourceError | PlatformError:
-    """A note beside a checkpoint, or beside all of them, cannot be read: which, why, and what to
-    do."""
+    """The sentence on a note beside a checkpoint, or beside all of them, that cannot be read:
+    which, why, and what to do."""
     way = f"{file} cannot be read ({error}). Remove the file and run again: {then}."
     if source is None:
         return PlatformError(f"a note beside the checkpoints is damaged, {way}")
@@ -145,8 +143,8 @@ def spoilt_note(
 
 
 def kept(warehouse: Warehouse, source: str) -> str:
-    """The folder of what has to stay where a source's checkpoint in bronze goes: numbers that were
-    given."""
+    """The folder of what has to stay when a source's checkpoint in bronze is removed: the numbers
+    that were given."""
     return warehouse.checkpoint("kept", source)
 
 
@@ -158,8 +156,8 @@ class _Moment(TypedDict):
 
 
 class TableCheckpoint(NamedTuple):
-    """What goes on from `folder`, in `layer`.`table`, for a source; `given` looks up, of each name
-    under which it appends, the last number that it has given."""
+    """A checkpoint in `folder`, of a source and `layer`.`table`. `given` looks up the last number
+    that it has given under each name under which it appends."""
 
     folder: str
     source: str
@@ -174,7 +172,8 @@ class TableCheckpoint(NamedTuple):
 
 
 def check_same_moment(warehouse: Warehouse, checkpoint: TableCheckpoint) -> None:
-    """Raises SourceError where checkpoint and table are not of one moment, or nobody can tell."""
+    """Raises SourceError if checkpoint and table are not from the same moment, or nobody can
+    tell."""
     if str(checkpoint.file) in warehouse.same_moment:
         return
     then = f"the checkpoint and {checkpoint.layer}.{checkpoint.table} count as of one moment"
@@ -195,7 +194,7 @@ def check_same_moment(warehouse: Warehouse, checkpoint: TableCheckpoint) -> None
 
 
 def note_moment(warehouse: Warehouse, checkpoint: TableCheckpoint, *, news: bool) -> None:
-    """Notes the newest commit of the table, where there is `news` of it or nothing is noted."""
+    """Notes the newest commit of the table, if there is `news` of it or nothing is noted."""
     if news or not checkpoint.file.exists():
         newest = warehouse.last_commit(checkpoint.layer, checkpoint.table)
         known = _Moment(version=newest.version, at=newest.at)
@@ -204,8 +203,8 @@ def note_moment(warehouse: Warehouse, checkpoint: TableCheckpoint, *, news: bool
 
 
 def stream_given(checkpoint: str) -> dict[str, int]:
-    """The name under which a query of Structured Streaming appends, and the batch that it has begun
-    last; nothing where there is no query."""
+    """The name under which a query of Structured Streaming appends, and the last batch that it has
+    begun; nothing if there is no query."""
     batches = [int(file.name) for file in Path(checkpoint, "offsets").glob("[0-9]*")]
     query = read_note(Path(checkpoint, "metadata")).get("id")
     return {query: max(batches, default=-1)} if isinstance(query, str) else {}
@@ -221,9 +220,8 @@ def _since(warehouse: Warehouse, checkpoint: TableCheckpoint, version: int) -> S
 def _differences(
     commits: Sequence[Commit], version: int, given: Mapping[str, int], *, at: str | None
 ) -> Iterator[str]:
-    """What speaks against one moment. `version`: the newest commit that was noted; `at`: when it
-    was made, None where that tells nothing: a catalog goes by the file, whose time a copy changes.
-    """
+    """What speaks against one moment. `version`: the newest noted commit; `at`: when it was made,
+    None if that tells nothing: a catalog goes by the file, whose time changes when it is copied."""
     if commits[0].version < version:
         yield f"it has seen the table's version {version}, and the newest is {commits[0].version}"
     for commit in commits:

@@ -1,5 +1,4 @@
-"""The log of a table in a folder, read as it lies there: a query of it costs a quarter of a CPU
-second."""
+"""The log of a table in a folder, read directly: a query of it costs a quarter of a CPU second."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from typing import NamedTuple
 import orjson
 
 _DRAFT = 5.0
-"""Seconds after which a draft of a first commit is nobody's any more."""
+"""Seconds after which the draft of a first commit is abandoned."""
 _LOOKED_AT = 64
-"""Commits that are read to find whether one of them defines the table anew."""
+"""How many commits are read to find whether one of them defines the table anew."""
 
 CHECKED = 100
-"""The newest commits, whose checksums stay: at least those since the last checkpoint."""
+"""How many of the newest commits keep their checksums: at least those since the last checkpoint."""
 _CHECKSUM = re.compile(r"(?:(\d{20})|\.(\d{20})\.(?:json|crc))\.crc")
 
 
@@ -53,9 +52,9 @@ class CommitFile(NamedTuple):
 
 
 def clear_failed_creation(log: Path) -> None:
-    """Clear away what a creation left that failed, say for want of space: Delta takes a log for a
-    table's that holds so much as a draft of a commit. A draft that is young may be another's who
-    creates the table at this moment, and is waited for."""
+    """Remove what a failed creation left, say for want of space: Delta takes a log for that of a
+    table even if it only holds the draft of a commit. A young draft may belong to another process
+    that is just creating the table, and is waited for."""
     while drafts := [file for file in log.glob(".*") if not any(log.glob("*.json"))]:
         with suppress(FileNotFoundError):
             if time.time() - max(file.stat().st_mtime for file in drafts) > _DRAFT:
@@ -69,10 +68,10 @@ def clear_failed_creation(log: Path) -> None:
 
 
 def clear_checksums(log: Path, end: CommitFile) -> None:
-    """Take away the checksums of all but the newest commits: Delta's of the table's state, which is
-    asked for at the log's end alone, and Hadoop's of both files, which are read unchecked without.
-    They are three of four files of a log, and Delta lists the whole folder whenever it looks for
-    new commits."""
+    """Remove the checksums of all but the newest commits: those of Delta, of the table's state,
+    which only the end of the log needs, and those of Hadoop, of both files, which are read
+    unchecked without them. They are three of the four files of a commit, and Delta lists the whole
+    folder whenever it looks for new commits."""
     with os.scandir(log) as files:
         names = [file.name for file in files if file.name.endswith(".crc")]
     for name in names:
@@ -91,8 +90,8 @@ def any_commit(log: Path) -> bool:
 
 
 def end_of(log: Path, known: CommitFile | None) -> CommitFile | None:
-    """Where the log ends; None where there is no commit. `known`: where it ended when last asked,
-    from where on it is followed."""
+    """Where the log ends; None if there is no commit. `known`: where it ended when last asked, from
+    where it is followed."""
     end = known if known is not None and _commit_file(log, known.version) == known else None
     if end is None:
         versions = (int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
@@ -110,7 +109,7 @@ def commits(log: Path, end: CommitFile | None, most: int) -> list[Commit]:
 
 
 def defined_since(log: Path, before: CommitFile, now: CommitFile) -> bool:
-    """Whether some commit after `before`, up to `now`, may have changed the table's columns or its
+    """Whether some commit after `before`, up to `now`, may have changed the table's columns or
     properties."""
     if _commit_file(log, before.version) != before or now.version - before.version > _LOOKED_AT:
         return True

@@ -1,4 +1,4 @@
-"""What is said of an error that nobody foresaw."""
+"""What is said about an error that nobody foresaw."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def described(error: BaseException) -> str:
 
 
 def described_of(what: str, error: BaseException) -> str:
-    """`WHAT: sentence`, of an error that met `what`; many name it themselves, some without a colon
-    behind it."""
+    """`WHAT: sentence`, for an error that happened to `what`. Many errors name it themselves, some
+    without a colon behind it."""
     return f"{what}: {described(error).removeprefix(f'{what}: ').removeprefix(f'{what} ')}"
 
 
 def gist(error: BaseException) -> str:
-    """What an error says first, and what is at the root of it in the JVM."""
+    """The first thing that an error says, and its root in the JVM."""
     first = _gist(str(error).strip())
     root = cause(error)
     return first if root is None or root in first else f"{first} ({root})"
 
 
 def cause(error: BaseException | None) -> str | None:
-    """The last `Caused by` of the JVM behind an error, its class without packages; None where there
-    is none."""
+    """The last `Caused by` of the JVM in an error, its class without packages; None if there is
+    none."""
     found = None
     while error is not None:
         for text in _traces(error):
@@ -57,7 +57,7 @@ def cause(error: BaseException | None) -> str | None:
 
 
 def log_hint(error: BaseException | None = None) -> str:
-    """Where Spark's log lies, for what came out of the JVM that this process started."""
+    """Where Spark's log is, for errors from the JVM that this process started."""
     session = sys.modules.get("pipelines.platform.session")
     log = getattr(session, "LOG", None)
     from_jvm = error is None or any("\tat " in text for text in _traces(error))
@@ -73,7 +73,7 @@ def _traces(error: BaseException) -> Iterator[str]:
 
 
 def full_disk(error: BaseException | None) -> bool:
-    """Whether a full disk is behind an error, of Python's or of the JVM's."""
+    """Whether the cause of an error, of Python's or of the JVM's, is a full disk."""
     while error is not None:
         if mentions(error, _NO_SPACE):
             return True
@@ -82,14 +82,15 @@ def full_disk(error: BaseException | None) -> bool:
 
 
 def mentions(error: BaseException, words: str) -> bool:
-    """Whether an error says `words`, or an error of the JVM's below it does: what failed in a task
-    that writes is the cause of another, which pyspark hands on as the JVM's own, and Spark Connect
-    in its trace alone."""
+    """Whether an error, or an error of the JVM below it, says `words`. What failed in a task that
+    writes is the cause of another error, which pyspark hands on as that of the JVM, and Spark
+    Connect only in its trace."""
     return any(words in text for text in _traces(error))
 
 
 def _gist(text: str) -> str:
-    """The line of an error's text that says most: its first, or what a traceback in it raised."""
+    """The line of an error's text that says most: its first line, or what a traceback in it
+    raised."""
     lines = text.splitlines() or ["no more is known"]
     if "Traceback (most recent call last)" in text:
         raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]

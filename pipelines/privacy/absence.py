@@ -1,15 +1,16 @@
-"""Nothing of a person is left: the files of before removed, and those there are looked through.
+"""Nothing of a person is left: earlier files are removed, and the present ones are searched.
 
 1. Delta removes every file that no current version has (VACUUM with a retention of nothing), so
-   that nobody can read an earlier version; of silver last. The log of gold's tables has the least
-   and the greatest value of each file's columns: a checkpoint is written, and the log before it
-   removed.
-2. Every file of the tables' folders is read, data and logs: no cell may have a text that the person
-   alone had, bronze none of its messages, and no file may be of an earlier version.
-3. Once nothing is found, that is noted, and silver's earlier versions go, too. Until then they tell
-   another call what to look for; where they are gone without that, nothing is called proved.
+   that nobody can read an earlier version; silver comes last. The log of gold's tables has the
+   least and the greatest value of each file's columns, so a checkpoint is written and the log
+   before it removed.
+2. Every file in the folders of the tables is read, data and logs: no cell may have a text that only
+   the person had, bronze none of its messages, and no file may be of an earlier version.
+3. Once nothing is found, that is noted, and silver's earlier versions are removed too. Until then
+   they tell another call what to look for; if they are gone without that note, nothing is called
+   proved.
 
-In a catalog the files are the platform's: there the tables are asked, and the log keeps its least
+In a catalog the files are the platform's. There the tables are queried, and the log keeps its least
 and greatest values for as long as the table's log retention says.
 """
 
@@ -41,28 +42,29 @@ from pipelines.privacy.texts import Texts, holding_cells, texts_pattern
 from pipelines.terminal.console import counted
 
 SENTENCES = {"_progress": ("error", "parked"), "_ddl": ("why", "failed")}
-"""Tables of gold whose rows of some status have a sentence on what failed, in some column. No file
-of an earlier version stays of these; the other columns have words and numbers that may be equal to
-a person's, and are not looked through."""
+"""Tables of gold whose rows of some status have, in some column, a sentence on what failed. No file
+of an earlier version of these stays. Their other columns have words and numbers that may happen to
+equal a person's, and are not searched."""
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _PLACE = ("topic", "partition", "offset")
 _MOST = 10
-"""Places that a sentence names."""
+"""How many places a sentence names."""
 _AT_WORK = timedelta(hours=1)
-"""How old a table may be that another command works with."""
+"""How old a table may be with which another command is still at work."""
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
 
 
 def prove(history: Reconstruction, texts: list[str] | None, erasure: Erasure) -> Erasure:
-    """Remove the files of before and look through those that are left for the person's texts;
-    raises TableError where something of the person is found, and where nobody knows its texts."""
+    """Remove earlier files and search those that are left for the person's texts. Raises TableError
+    if something of the person is found, or if nobody knows its texts."""
     warehouse = history.warehouse
     if erasure.proof is None:
         said = _nothing_found(history, texts, erasure)
         if texts is not None:
-            # Noted first: once silver's earlier versions are gone, nobody can look again.
+            # Noted before silver's earlier versions are removed, since without them nobody can
+            # search again.
             erasure = record.write(warehouse, replace(erasure, proof=said))
-    # Last: until nothing is found, silver's earlier versions say what to look for.
+    # Silver comes last: until nothing is found, its earlier versions say what to look for.
     _vacuum(warehouse, "silver", "cdc")
     silver = ("silver", "cdc")
     if warehouse.local:
@@ -79,8 +81,8 @@ def prove(history: Reconstruction, texts: list[str] | None, erasure: Erasure) ->
 
 
 def _nothing_found(history: Reconstruction, texts: list[str] | None, erasure: Erasure) -> str:
-    """The sentence on what was looked through, silver's earlier versions still there; raises
-    TableError where something of the person is left."""
+    """The sentence on what was searched, while silver's earlier versions are still there; raises
+    TableError if something of the person is left."""
     warehouse = history.warehouse
     tables = [
         ("bronze", "messages"),
@@ -125,7 +127,7 @@ def _check_nothing(left: Sequence[str]) -> None:
 def _vacuum(warehouse: Warehouse, layer: str, table: str) -> None:
     name = warehouse.name(layer, table)
     if not warehouse.local:
-        # Rows may be marked as gone beside their file.
+        # Rows may be marked as deleted in a file beside theirs.
         warehouse.execute(upkeep.purge(name))
     # Delta else keeps files that are younger than a week.
     with having(warehouse.session, {_CHECK: "false"}):
@@ -133,7 +135,8 @@ def _vacuum(warehouse: Warehouse, layer: str, table: str) -> None:
 
 
 def _forget_log(warehouse: Warehouse, layer: str, table: str) -> None:
-    """Remove the log before a checkpoint of now: who reads the table needs no more of it."""
+    """Remove the log before a checkpoint that is written now; readers of the table need no more of
+    it."""
     name = warehouse.name(layer, table)
     interval, usual = CHECKPOINTS
     # The second commit, at the latest, is one with a checkpoint.
@@ -149,7 +152,7 @@ def _forget_log(warehouse: Warehouse, layer: str, table: str) -> None:
 
 
 def _messages_left(history: Reconstruction, erasure: Erasure) -> list[str]:
-    """What bronze still has of the messages that went."""
+    """What bronze still has of the removed messages."""
     warehouse = history.warehouse
     held = history.frames.view(messages_table(erasure.went))
     [[number]] = rows(
@@ -163,7 +166,7 @@ def _messages_left(history: Reconstruction, erasure: Erasure) -> list[str]:
 def _looked_through(
     warehouse: Warehouse, tables: list[tuple[str, str]], texts: list[str]
 ) -> tuple[int, int, list[str]]:
-    """How many files and rows were read, and what they had."""
+    """How many files and rows were read, and what was found in them."""
     pattern = texts_pattern(texts)
     files = cells = 0
     remains: list[str] = []
@@ -202,8 +205,8 @@ def _named(earlier: Iterable[Path], layer: str, table: str) -> list[str]:
 
 
 def _read(file: Path, texts: Texts | None) -> tuple[int, list[str]]:
-    """How many rows a file of Parquet has, and which of them have what is looked for: the messages
-    that they are of, where the file says so, else nothing but that there are some."""
+    """How many rows a Parquet file has, and in which of them something was found: named by their
+    messages if the file has these, otherwise only that there are some."""
     count = 0
     found: dict[str, None] = {}
     for batch in pq.ParquetFile(file).iter_batches():

@@ -1,19 +1,20 @@
 """`ingest erase TARGET --key …`: one person out of bronze, silver, gold and what was set aside.
 
-1. Find what silver has of the key (`person`), which says which messages it came in.
-2. Note the erasure (`record`), and append a row to silver that says that it took place: silver
-   numbers its appends by the highest number there is, whatever goes. Further ones say how many
-   changes of which transactions go: the end of one tells how many it had.
-3. Take the rows out of the target, out of its rejects, out of bronze, and out of silver last: a
-   process that is killed on the way finds the same rows in silver when it is called again.
-4. With `vacuum`, let Delta remove the files of before, and look through what is left (`absence`).
-   What to look for is kept nowhere: of rows that an earlier call took, the version of silver from
-   before has the texts, so long as no VACUUM has removed it.
+1. Find what silver has of the key (`person`); that says in which messages it came.
+2. Note the erasure (`record`), and append a row to silver which says that it took place, since
+   silver numbers its appends by the highest number in it, whatever is removed. Further rows say how
+   many changes of which transactions are removed, since the end of a transaction says how many it
+   had.
+3. Remove the rows from the target, from its rejects, from bronze, and from silver last: a process
+   that is killed on the way finds the same rows in silver when it is called again.
+4. With `vacuum`, let Delta remove the earlier files, and search what is left (`absence`). What to
+   look for is stored nowhere: for rows that an earlier call removed, the texts are in the version
+   of silver from before, as long as no VACUUM has removed it.
 
-A message that the person is in goes from bronze whole, since it cannot be kept as it was received.
-Other rows that came in it stay in silver. Whatever decodes bronze again keeps the rows of messages
-that bronze has no more: so replay, redecode and rebuild neither lose a neighbour nor bring the
-person back. Rejects of other rows of such a message stay without the message's bytes.
+A message that the person is in is removed from bronze as a whole, since it cannot be kept as it was
+received. Other rows that came in it stay in silver. Whatever decodes bronze again keeps the rows of
+messages that bronze no longer has, so replay, redecode and rebuild neither lose a neighbour nor
+bring the person back. Rejects of other rows of such a message stay, without the message's bytes.
 """
 
 from __future__ import annotations
@@ -60,12 +61,13 @@ from pipelines.targets.progress import progress_of
 
 ERASED = ("kind", "what", "rows")
 _GONE = re.compile("FileNotFound|FILE_NOT_EXIST|FILE_NOT_FOUND|VERSION_NOT_FOUND|VersionNotFound")
-"""What Spark and Delta say of a version that VACUUM, or the retention of the log, has removed."""
+"""What Spark and Delta say about a version that VACUUM, or the retention of the log, has
+removed."""
 
 
 class Erased(NamedTuple):
-    """What an erasure removed, or would: by what it was, how many. `shared`: rows of others that
-    came in the same messages and stay; `proof`: what shows that nothing is left."""
+    """What an erasure removed, or would remove: how many of each kind of thing. `shared`: rows of
+    others that came in the same messages and stay; `proof`: what shows that nothing is left."""
 
     counts: dict[str, int]
     shared: int
@@ -85,15 +87,16 @@ def erase(
     confirmed: bool,
     vacuum: bool,
 ) -> Erased:
-    """Take a person out, see above; unless `confirmed` only say what would go.
+    """Take a person out, as described above; unless `confirmed`, only say what would be removed.
 
-    Raises ConfigError for what is no key of the target, TableError where silver lags behind bronze.
+    Raises ConfigError for what is no key of the target, and TableError if silver lags behind
+    bronze.
     """
     source = target.source
     with (
         lease(warehouse, "gold"),
         lease(warehouse, "silver"),
-        # Delta would else take the files that another source's commit is about to name.
+        # Otherwise Delta would remove files that another source's commit is about to name.
         lease_on_all(warehouse, "bronze") if vacuum else lease(warehouse, f"bronze/{source}"),
         _history(warehouse, target) as history,
     ):
@@ -112,7 +115,8 @@ def erase(
         if person.rows:
             erasure = _removed(history, person, found=counted, erasure=erasure)
         elif erasure.status == "begun":
-            # All went, and the call that took the last of it did not come to say so.
+            # Everything was removed, and the call that removed the last of it was killed before it
+            # noted that.
             erasure = record.write(warehouse, replace(erasure, status="erased"))
         if vacuum:
             erasure = absence.prove(history, sought, erasure)
@@ -120,10 +124,10 @@ def erase(
 
 
 def _history(warehouse: Warehouse, target: KnownTarget) -> Reconstruction:
-    """All that silver has of the target's source tables; raises TableError where no key tells whose
-    a row is."""
+    """Everything that silver has of the target's source tables; raises TableError if no key tells
+    whose a row is."""
     progress = progress_of(warehouse, target.source, target.name)
-    # Of a table that may be of another kind nobody knows by which key its rows go.
+    # If a table may be of another kind, nobody knows by which key its rows are to be removed.
     if progress.outdated in ("decoding", "rebuilding"):
         raise TableError(progress.why_outdated)
     history = reconstruct(warehouse, target, before=progress.contract)
@@ -135,8 +139,9 @@ def _history(warehouse: Warehouse, target: KnownTarget) -> Reconstruction:
 
 
 def _check_decoded(warehouse: Warehouse, source: str, *, vacuum: bool) -> None:
-    """Raise TableError where a message may hold the person that silver does not know of, and where
-    `vacuum` would remove files of bronze from which another source's messages are still read."""
+    """Raise TableError if a message that silver does not know of may hold the person, or if
+    `vacuum` would remove files of bronze from which messages of another source are still to be
+    read."""
     bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
     asked = texts.undecoded(bronze, silver, source=None if vacuum else source)
     waiting: dict[str, int] = dict(rows(warehouse.session.sql(asked)))
@@ -150,7 +155,7 @@ def _check_decoded(warehouse: Warehouse, source: str, *, vacuum: bool) -> None:
 
 
 def _behind_vacuum(waiting: Mapping[str, int]) -> str:
-    """Why no earlier file of bronze may go, by how many messages of each source wait."""
+    """Why no earlier file of bronze may be removed: how many messages of each source wait."""
     named = ", ".join(f"{name} with {number:,} that wait" for name, number in waiting.items())
     return (
         "expected silver to have decoded all messages of bronze before its earlier files go, which "
@@ -162,9 +167,9 @@ def _behind_vacuum(waiting: Mapping[str, int]) -> str:
 def _sought(
     history: Reconstruction, asked: Mapping[str, Key], person: Person, *, erasure: Erasure
 ) -> list[str] | None:
-    """The texts to look for: those of rows that are there, and of those that an earlier call took,
-    which only earlier versions of silver have; None where these are gone. Those of an erasure that
-    was looked through already were found nowhere."""
+    """The texts to look for: those of rows that are there, and those of rows that an earlier call
+    removed, which only earlier versions of silver have; None if these are gone. Texts of an erasure
+    whose search is finished were found nowhere."""
     if erasure.proof is not None:
         return person.texts
     gone = erasure.status != "begun" or not person.rows
@@ -181,14 +186,14 @@ def _sought(
 
 
 def _marked(warehouse: Warehouse, erasure: Erasure) -> list[int]:
-    """The versions of silver at which rows of the erasure were about to go."""
+    """The versions of silver from just before rows of the erasure were removed."""
     log = warehouse.session.sql(history_of(warehouse.name("silver", "cdc")))
     own = log.where(F.col("userMetadata").startswith(f"{_writer(erasure)}/"))
     return sorted(version for (version,) in rows(own.select("version")))
 
 
 def _writer(erasure: Erasure) -> str:
-    """Who appends the marker of an erasure, by the name in the table's log."""
+    """The name in the table's log under which the marker of an erasure is appended."""
     return f"silver/erase/{erasure.id}"
 
 
@@ -227,7 +232,7 @@ def _counted(history: Reconstruction, person: Person) -> Erased:
 def _removed(
     history: Reconstruction, person: Person, *, found: Erased, erasure: Erasure
 ) -> Erasure:
-    """Take all of it out of the tables."""
+    """Remove everything from the tables."""
     warehouse, source = history.warehouse, history.source
     known = {
         "gold": found.counts.get(f"gold.{history.target}", 0),
@@ -235,7 +240,7 @@ def _removed(
         "rejects": found.counts.get("gold._rejects", 0),
         "bronze": found.counts.get("bronze.messages", 0),
     }
-    # One that was cut short has in silver all that it had, and elsewhere what it left.
+    # An erasure that was cut short has left everything in silver, and elsewhere only a part.
     both = max if erasure.status == "begun" else operator.add
     counts = {name: both(getattr(erasure, name), number) for name, number in known.items()}
     went = [list(place) for place in sorted({*erasure.went, *person.messages})]
@@ -267,8 +272,8 @@ def _removed(
 
 
 def _take_from_sentences(history: Reconstruction, person: Person, *, erasure: Erasure) -> None:
-    """Take out of what is said of failures the sentences that have a key or a text of the person:
-    such as the one on a key that two source tables claim."""
+    """Remove from the sentences on failures those that contain a key or a text of the person, such
+    as the one on a key that two source tables claim."""
     warehouse = history.warehouse
     held = {*(text for span in person.spans for text in span.key), *person.texts} - {""}
     relation = history.frames.view(pa.table({"text": pa.array(sorted(held), pa.string())}))
@@ -285,8 +290,8 @@ def _take_from_sentences(history: Reconstruction, person: Person, *, erasure: Er
 
 
 def _mark(warehouse: Warehouse, source: str, own_rows: str, *, erasure: Erasure) -> None:
-    """Append the rows of silver that say that it took place, and how much of which transactions
-    goes: they are complete without it."""
+    """Append the rows of silver which say that the erasure took place, and how much of which
+    transactions it removes: these are complete without that."""
     number = last_batch(warehouse) + 1
     silver = warehouse.read("silver", "cdc")
     change = identity(warehouse.config.sources.values())

@@ -1,16 +1,17 @@
-"""Whose rows are to go: every change of a key in silver, with the keys it had before and later.
+"""Whose rows are to be removed: every change of a key in silver, with the keys it had before and
+later.
 
 1. The key that is asked for is the person's at all positions.
-2. A change of the key says which key the row had up to there, and which from there on. These are
-   followed to their ends.
-3. What was sent under a key in its span is the person's: changes, and the lone halves of updates.
-   Shards of one message (OceanBase) hold parts of several rows: all of a transaction count as
-   touched.
-4. Messages of bronze that have a Kafka key or a text of the person without a row of it go too:
-   tombstones, and others' messages that repeat the statement that changed them all.
+2. A change of the key says which key the row had up to there, and which from there on. These
+   changes are followed to their ends.
+3. What was sent under a key within its span is the person's: changes, and the lone halves of
+   updates. The shards of one message (OceanBase) hold parts of several rows, so all shards of a
+   transaction count.
+4. Messages of bronze that have a Kafka key or a text of the person but no row of it are removed
+   too: tombstones, and messages of others that repeat the statement which changed them all.
 
-Within one transaction keys may be passed on from row to row (semantics.md, 39): a change of a key
-whose before image is another row's is that row's, and is not followed.
+Within one transaction keys may be passed from row to row (semantics.md, 39). A change of a key
+whose before image is that of another row belongs to that row and is not followed.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from pipelines.platform.rows import array_of, records, rows
 from pipelines.privacy.texts import messages_with, texts_pattern
 
 MOST = 100_000
-"""Changes of one person, at most."""
+"""The most changes that one person may have."""
 _SHORTEST = 6
-"""Characters of a text that is looked for in files."""
+"""The fewest characters of a text that is searched for in files."""
 
 
 class Span(NamedTuple):
-    """A key that is the person's from one position to another, both included; None: no end."""
+    """A key that is the person's between two positions, both included; None: without an end."""
 
     label: str
     key: Key
@@ -70,7 +71,8 @@ MessagePlace = tuple[int, str, int, int]
 
 
 class Row(NamedTuple):
-    """A row of silver, by where it came from; `mine`: it goes, else its bytes go."""
+    """A row of silver, by where it came from; `mine`: it is removed, otherwise only its bytes
+    are."""
 
     epoch: int
     topic: str
@@ -81,9 +83,9 @@ class Row(NamedTuple):
 
 
 class Person(NamedTuple):
-    """What silver has of a person: the spans of its keys, its rows, all rows of silver with the
-    bytes of messages that it is in among them, and the texts that it alone has. `beside`: messages
-    of bronze that have its key or its texts, and none of its rows."""
+    """What silver has of a person: the spans of its keys; its rows, and with them all rows of
+    silver that hold the bytes of its messages; and the texts that only the person has. `beside`:
+    messages of bronze that have its key or its texts, but none of its rows."""
 
     spans: list[Span]
     rows: list[Row]
@@ -97,8 +99,8 @@ class Person(NamedTuple):
 
 
 def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]:
-    """The key as each source table's changes have it, by label; raises ConfigError where it is not
-    the target's key."""
+    """The key as the changes of each source table have it, by label; raises ConfigError if it is
+    not the key of the target."""
     keys = {}
     for batch in history.batches:
         clear = _clear(batch.projection)
@@ -128,9 +130,9 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
 def find(
     history: Reconstruction, asked: Mapping[str, Key], *, went: Sequence[MessagePlace] = ()
 ) -> Person:
-    """What silver has of the person with this key; raises TableError where that is too much.
+    """What silver has of the person with this key; raises TableError if that is too much.
 
-    `went`: messages that bronze has no longer, since an earlier call took them.
+    `went`: messages that bronze no longer has, since an earlier call removed them.
     """
     frames = history.frames
     spans, by_place, texts = _sent(frames, history.batches, asked)
@@ -151,8 +153,8 @@ def texts_before(
     *,
     mine: Iterable[Row],
 ) -> set[str]:
-    """The texts that the person alone had at some versions of silver, and that no other row has
-    now than its own, `mine`."""
+    """The texts that only the person had at some versions of silver, and that no row other than its
+    own, `mine`, has now."""
     frames = history.frames
     found: set[str] = set()
     for version in versions:
@@ -168,7 +170,7 @@ _Sent = tuple[list[Span], dict[tuple[Any, ...], Row], set[str]]
 
 
 def _sent(frames: Frames, batches: Iterable[TableBatch], asked: Mapping[str, Key]) -> _Sent:
-    """What was sent of the person: its spans, its rows by their places, the texts they have."""
+    """What was sent of the person: its spans, its rows by their places, and their texts."""
     spans: list[Span] = []
     by_place: dict[tuple[Any, ...], Row] = {}
     texts: set[str] = set()
@@ -184,8 +186,8 @@ def _sent(frames: Frames, batches: Iterable[TableBatch], asked: Mapping[str, Key
 
 
 def _clear(projection: Projection) -> Projection:
-    """The projection without masks: keys as silver has them, of the types that they are hashed by
-    where they are masked."""
+    """The projection without masks: keys as silver has them, of the types by which they are hashed
+    if they are masked."""
     types = {name: mask.type or "string" for name, mask in projection.masks.items()}
     columns = {name: types.get(name, type_) for name, type_ in projection.columns.items()}
     return replace(projection, masks={}, columns=columns)
@@ -199,7 +201,7 @@ def _spans(frames: Frames, batch: TableBatch, asked: Key) -> list[Span]:
 
 
 def _moves(frames: Frames, changes: str, keys: Sequence[Key]) -> Iterator[Move]:
-    """The changes of the key, of some events, from or to these keys."""
+    """Those changes of the key, among some events, that lead from or to these keys."""
     moved = frames.sql(person.changes_of_keys(changes, frames.key_view(keys)))
     for change in records(moved):
         now, was = tuple(change["key"]), tuple(change["key_before"])
@@ -207,10 +209,10 @@ def _moves(frames: Frames, changes: str, keys: Sequence[Key]) -> Iterator[Move]:
 
 
 def followed(asked: Span, moves_of: Callable[[Sequence[Key]], Iterable[Move]]) -> list[Span]:
-    """The spans that changes of key lead to from the one asked for, both ways.
+    """The spans that changes of the key lead to from the one asked for, in both directions.
 
-    All the changes of the keys met are gone through again as long as they lead to further spans: a
-    key that the person had twice is met at one of its spans, and the other may be found later.
+    All changes of the keys met are gone through again as long as they lead to further spans: a key
+    that the person had twice is met in one of its spans, and the other may be found later.
     """
     spans: dict[Key, dict[Span, None]] = {asked.key: {asked: None}}
     known: dict[tuple[Pos, Key, Key], Move] = {}
@@ -225,9 +227,11 @@ def followed(asked: Span, moves_of: Callable[[Sequence[Key]], Iterable[Move]]) -
 
 
 def _follow(label: str, moves: Sequence[Move], spans: dict[Key, dict[Span, None]]) -> None:
-    """Enter the spans that the changes, in order, lead to: back from the last, on from the first.
+    """Enter the spans that the changes, given in order, lead to: backwards from the last one,
+    forwards from the first.
 
-    What a change itself begins says nothing of who had the row's last key before the row did."""
+    What a change itself begins does not say who had the row's last key before the row did.
+    """
     for move in reversed(moves):
         held = spans.get(move.now, {}).keys() - {Span(label, move.now, move.pos, None)}
         if _within(held, move.now, move.pos):
@@ -274,7 +278,7 @@ def spans_table(spans: Sequence[Span]) -> pa.Table:
 def _rows(
     frames: Frames, batch: TableBatch, spans: Sequence[Span]
 ) -> Iterable[tuple[Row, set[str]]]:
-    """The rows of silver of the spans, changes and lone halves, each with the texts it has."""
+    """Silver's rows in the spans, changes and lone halves, each with its texts."""
     projection = _clear(batch.projection)
     held = frames.view(spans_table(spans))
     halves = silver_changes(
@@ -289,8 +293,8 @@ def _rows(
 
 
 def _beside(frames: Frames, batch: TableBatch, mine: Iterable[Row]) -> list[Row]:
-    """Further rows of the messages that a person is in which hold a whole message, or a part of it:
-    rejects lose their bytes, shards of its transactions go."""
+    """Further rows from the person's messages that hold a whole message or a part of it: rejects
+    lose their bytes, and shards of its transactions are removed."""
     source, held = batch.table.source, frames.view(rows_table(list(mine)))
     rejects = person.rejects_of_messages(batch.silver, held, source=source)
     shards = person.shards_of_transactions(batch.silver, held, source=source)
@@ -301,7 +305,7 @@ def _beside(frames: Frames, batch: TableBatch, mine: Iterable[Row]) -> list[Row]
 def _rejects_of(
     frames: Frames, batches: Sequence[TableBatch], messages: Sequence[MessagePlace]
 ) -> list[Row]:
-    """The rejects of some messages, which lose their bytes."""
+    """The rejects of some messages; they lose their bytes."""
     if not batches or not messages:
         return []
     silver, source = batches[0].silver, batches[0].table.source
@@ -313,9 +317,9 @@ def _rejects_of(
 def _messages_beside(
     history: Reconstruction, mine: Iterable[Row], texts: Sequence[str]
 ) -> list[MessagePlace]:
-    """The messages of bronze that have something of the person, and no row of it: tombstones with
-    the Kafka key of one of its messages, and those with a text that it alone has, such as the
-    statement that changed other rows, too."""
+    """The messages of bronze that have something of the person, but no row of it: tombstones with
+    the Kafka key of one of its messages, and messages with a text that only the person has, such as
+    the statement that also changed other rows."""
     warehouse, frames = history.warehouse, history.frames
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == history.source)
     names = list(MESSAGE)
@@ -364,7 +368,8 @@ def rows_table(found: Sequence[Row]) -> pa.Table:
 def _its_own(
     frames: Frames, batches: Sequence[TableBatch], mine: Iterable[Row], *, texts: Iterable[str]
 ) -> list[str]:
-    """Of the texts those long enough to be looked for that no other row of silver has."""
+    """Those of the texts that are long enough to be searched for and that no other row of silver
+    has."""
     candidates = sorted({text for text in texts if len(text) >= _SHORTEST})
     if not candidates or not batches:
         return []

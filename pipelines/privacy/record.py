@@ -1,7 +1,7 @@
 """`gold._erasures`: who was taken out, when and why, and what shows that nothing is left.
 
-Of a person it has nothing but a hash of the key, salted by the row's own id or keyed by the secret
-of masks: enough to know an erasure again that was begun, and to answer whether a key was erased.
+Of a person it holds only a hash of the key, salted by the row's own id or keyed by the secret of
+masks: enough to recognise an erasure that was begun, and to answer whether a key was erased.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Erasure:
 
     @property
     def went(self) -> list[tuple[int, str, int, int]]:
-        """The messages that went."""
+        """The removed messages."""
         return [(row[0], row[1], row[2], row[3]) for row in json.loads(self.messages)]
 
 
 def write(warehouse: Warehouse, erasure: Erasure) -> Erasure:
-    """Write a row as it is now; gives it."""
+    """Write a row in its present state; gives the row."""
     columns = [(name, type_) for name, type_, _ in ERASURES]
     warehouse.create("gold", "_erasures", columns)
     upsert(warehouse, "gold", "_erasures", columns=columns, rows=[astuple(erasure)])
@@ -83,7 +83,7 @@ def opened(
     reason: str | None,
     secret: MaskSecret | None,
 ) -> Erasure:
-    """The erasure of this key that was begun and has not been proved; else a new one."""
+    """The erasure of this key that was begun and not proved yet; otherwise a new one."""
     if warehouse.exists("gold", "_erasures"):
         name = warehouse.name("gold", "_erasures")
         found = records(warehouse.session.sql(unproved(name, target=target)))

@@ -1,7 +1,7 @@
-"""Texts of a person, found in files, cells and messages: as they are, or as JSON writes them.
+"""Texts of a person found in files, cells and messages, as they are or as JSON writes them.
 
-In what is text, a text is found where it stands by itself: `12.50` is no part of `112.50`, and
-`ada@home.example` none of `not-ada@home.example`. In other bytes nothing tells where a text begins,
+In a text, a text is found only if it stands by itself: `12.50` is no part of `112.50`, and
+`ada@home.example` none of `not-ada@home.example`. In other bytes nothing shows where a text begins,
 so there it is found anywhere.
 """
 
@@ -18,18 +18,19 @@ import pyarrow as pa
 
 from ingest.sql.delivery import MESSAGE
 
-# Letters of other scripts are bytes above 0x7f, which part nothing.
+# Letters of other scripts are bytes above 0x7f, which separate nothing.
 _PART = rb"[\w.@+-]"
-# What stands before may be the end of an escape: a line break in JSON.
+# The character before may be the end of an escape, such as a line break in JSON.
 _BEFORE = rb"(?:(?<!" + _PART + rb")|(?<=\\[bfnrt]))"
 _AFTER = re.compile(_PART)
 _OF_TEXT = (b"{", b"[")
 
 
 class Texts(NamedTuple):
-    """What finds texts, `forms` as bytes may have them: `apart` where they stand by themselves,
-    `anywhere`. Both say where one may begin; `lengths` has those of the forms that begin with the
-    same `head` bytes, so that a place is looked at a few times, however many the texts are."""
+    """Finds texts, given in all `forms` that bytes may have them: `apart` where they stand by
+    themselves, or `anywhere`; both patterns say where one may begin. `lengths` has the lengths of
+    the forms that begin with the same `head` bytes, so that a place is looked at only a few times,
+    however many texts there are."""
 
     forms: frozenset[bytes]
     lengths: Mapping[bytes, Sequence[int]]
@@ -50,7 +51,7 @@ class Texts(NamedTuple):
         return any(not _AFTER.match(data, end) for end in self._ends(data, self.apart))
 
     def _ends(self, data: bytes, begins: re.Pattern[bytes]) -> Iterator[int]:
-        """Where those end that begin at such places."""
+        """Where the texts end that begin at such places."""
         for match in begins.finditer(data):
             at = match.start()
             for length in self.lengths.get(data[at : at + self.head], ()):
@@ -114,7 +115,7 @@ def _outer(array: pa.Array, inner: list[int]) -> list[int]:
 
 
 def messages_with(batches: Iterable[pa.RecordBatch], texts: Texts) -> Iterator[pa.RecordBatch]:
-    """Of messages (MESSAGE, key, value) the coordinates of those that have one of the texts."""
+    """The coordinates of those messages (MESSAGE, key, value) that have one of the texts."""
     for batch in batches:
         rows = {row for name in ("key", "value") for row in holding_cells(batch[name], texts)}
         yield batch.select(list(MESSAGE)).take(pa.array(sorted(rows), pa.int64()))

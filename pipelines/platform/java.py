@@ -72,7 +72,7 @@ def describe(home: Path) -> str | None:
 
 
 def _homes() -> list[Path]:
-    """Every Java that is installed where one looks, PATH first."""
+    """Every Java installed in the usual places, those on PATH first."""
     on_path = shutil.which("java")
     homes = [Path(on_path).resolve().parent.parent] if on_path else []
     homes += [java.resolve().parent.parent for java in sorted(INSTALLED.glob("*/bin/java"))]

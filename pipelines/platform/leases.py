@@ -1,21 +1,22 @@
-"""One writer at a time: silver's batches are numbered, and a gold table has no two writers.
+"""One writer at a time: silver's batches are numbered, and a gold table must not have two writers.
 
-A lease lies where the tables lie, so that it holds between any two drivers that can write them,
-whatever their machines and whatever locks their file systems know. It is a log of numbered records,
-each made only if no record of its number is there: of two drivers that take a lease at once, one
-makes the record and the other finds it. The newest record says who holds the lease, or that it is
-free.
+A lease lies where the tables are, so it holds between any two drivers that can write them, on
+whatever machines, and whatever locks their file systems know. It is a log of numbered records, each
+of which is made only if there is no record of its number: if two drivers take a lease at the same
+time, one makes the record and the other finds it. The newest record says who holds the lease, or
+that it is free.
 
-- **In a folder** a record is a file, made by a hard link, or where there are none by an exclusive
-  create: both are one step on the server of a shared folder. In a catalog it is the version of a
-  row of a table `_leases`, made by a MERGE, of which Delta lets one of two succeed.
-- **Who holds a lease gives signs of life.** A lease without one for EXPIRY seconds, by the clock of
-  the one who waits, is taken over; at once where its process was on this machine and is gone.
-- **A lease may have parts** (`bronze/shop`), held side by side. Who takes one looks whether another
-  holds the whole, and lets go of it if so; who takes the whole waits for the parts.
-- **Who lost a lease commits nothing more**: before each commit the newest record is looked at
-  (`check`). What is left is a commit that had begun: a batch of silver has its mark in the table's
-  log, and a batch of gold that is applied twice changes nothing.
+- **In a folder** a record is a file, made by a hard link or, if there are none, by an exclusive
+  create; both are one step on the server of a shared folder. In a catalog it is the version of a
+  row in a table `_leases`, made by a MERGE, of which Delta lets only one of two succeed.
+- **The holder of a lease gives signs of life.** A lease without one for EXPIRY seconds, by the
+  clock of the one who waits, is taken over; at once, if its process was on this machine and is
+  gone.
+- **A lease may have parts** (`bronze/shop`), held side by side. Whoever takes one looks whether
+  another holds the whole, and then lets go of it; whoever takes the whole waits for the parts.
+- **Whoever lost a lease commits nothing more**: before each commit the newest record is looked at
+  (`check`). What remains possible is a commit that had already begun: a batch of silver has its
+  mark in the table's log, and applying a batch of gold twice changes nothing.
 """
 
 from __future__ import annotations
@@ -41,21 +42,22 @@ if TYPE_CHECKING:
     from pipelines.platform.warehouse import Warehouse
 
 EXPIRY = 120.0
-"""Seconds without a sign of life after which a lease is another's to take."""
+"""Seconds without a sign of life after which another may take a lease."""
 BEAT = 15.0
-"""Seconds between the signs of life of who holds a lease."""
+"""Seconds between the signs of life that the holder of a lease gives."""
 _LOOK = 0.25
 _RELEASES = 5
 _KEPT = 200
-"""Records that stay, so that who looked at one long ago finds those that came since."""
+"""How many records are kept, so that a process which looked at one long ago finds those made
+since."""
 
 
 class Holder(NamedTuple):
     """Who holds a lease: its process, where that runs, and since when (ISO 8601, UTC).
 
-    `machine` is equal for processes that can tell whether the other lives. `processes` are its own
-    and its JVM's, which may outlive it by a moment: number -> what tells a process from a later one
-    with that number.
+    `machine` is equal for processes that can tell whether the other is alive. `processes` are its
+    own and its JVM's, which may outlive it by a moment: number -> what tells a process from a later
+    one with the same number.
     """
 
     host: str
@@ -85,8 +87,8 @@ class Holder(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The newest record of a lease. `holder` None: free, or not to be read; `beat` changes with
-    each sign of life."""
+    """The newest record of a lease. `holder` None: it is free, or the record cannot be read. `beat`
+    changes with each sign of life."""
 
     number: int
     free: bool
@@ -95,7 +97,7 @@ class Record(NamedTuple):
 
 
 class LeaseLog(Protocol):
-    """The records of one lease. `fresh`: for how many seconds a look at them is good enough."""
+    """The records of one lease. `fresh`: for how many seconds a look at them may be relied on."""
 
     fresh: float
 
@@ -103,18 +105,18 @@ class LeaseLog(Protocol):
         """The newest record; number 0, free, where there is none."""
 
     def create_record(self, number: int, holder: Holder | None) -> bool:
-        """Make the record of this number; False where there is one."""
+        """Make the record of this number; False if there is one."""
 
     def beat(self, number: int, count: int) -> None:
         """Give a sign of life."""
 
     def parts(self) -> list[str]:
-        """The names of the leases on parts of what this one is on, that somebody ever took."""
+        """The names of all leases on parts of this one that anybody ever took."""
 
 
 class Patience(NamedTuple):
     """How long to wait for a lease, in seconds (None: until it is free), who is told what is waited
-    for, and who may end it."""
+    for, and who may end the waiting."""
 
     most: float | None = None
     say: Callable[[str], None] = lambda _: None
@@ -137,11 +139,11 @@ def lease(warehouse: Warehouse, name: str) -> Iterator[None]:
 
 @contextmanager
 def lease_on_part(warehouse: Warehouse, of: str, part: str) -> Iterator[None]:
-    """Hold the lease `of`/`part`, beside those on other parts, while nobody holds all of `of`;
+    """Hold the lease `of`/`part`, while others may hold other parts but nobody holds all of `of`;
     raises as `lease` does."""
     while True:
         with lease(warehouse, f"{of}/{part}"):
-            # Who holds all of it made its record before it looked for this one.
+            # A holder of the whole made its record before it looked for this one.
             if _log(warehouse, of).newest().free:
                 yield
                 return
@@ -151,8 +153,8 @@ def lease_on_part(warehouse: Warehouse, of: str, part: str) -> Iterator[None]:
 
 @contextmanager
 def lease_on_all(warehouse: Warehouse, of: str) -> Iterator[None]:
-    """Hold `of` with all its parts, those that nobody knows of included: who is at work on one
-    ends first, and nobody begins. Raises as `lease` does."""
+    """Hold `of` with all its parts, even those that nobody has taken yet: those who are at work on
+    a part end first, and nobody begins. Raises as `lease` does."""
     with ExitStack() as held_here:
         held_here.enter_context(lease(warehouse, of))
         for name in _log(warehouse, of).parts():
@@ -162,14 +164,14 @@ def lease_on_all(warehouse: Warehouse, of: str) -> Iterator[None]:
 
 
 def check(warehouse: Warehouse) -> None:
-    """Raise LeaseLost if another has taken over a lease that this process holds on the tables."""
+    """Raise LeaseLost if another has taken over a lease on these tables that this process holds."""
     for one in _held.get(_tables_id(warehouse), ()):
         one.check()
 
 
 @contextmanager
 def held(log: LeaseLog, name: str, patience: Patience, *, of: str = "") -> Iterator[None]:
-    """Hold a lease by its log; see `lease`. `of` is what `check` finds it by."""
+    """Hold a lease by its log; see `lease`. `of` is the name by which `check` finds it."""
     mine = _Held(log, name, _taken(log, name, patience))
     with _holding:
         _held.setdefault(of, []).append(mine)
@@ -205,7 +207,7 @@ class _Held:
                 self._look()
                 self._log.beat(self._number, count)
             except Exception:
-                # The share may be back before the lease has run out.
+                # The shared folder may be back before the lease expires.
                 self._lost |= time.monotonic() - self._seen > EXPIRY / 2
             if self._lost:
                 return
@@ -225,9 +227,10 @@ class _Held:
             )
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Give up the lease."""
         self._ended.set()
-        # A sign of life may be under way, with which this would conflict; what fails runs out.
+        # A sign of life may be under way, with which this would conflict; if it fails, the lease
+        # expires.
         with suppress(Exception):
             for _ in range(_RELEASES):
                 if (
@@ -242,7 +245,7 @@ _holding = threading.Lock()
 
 
 def _taken(log: LeaseLog, name: str, patience: Patience) -> int:
-    """Wait for a lease and take it; the number of the record that says so."""
+    """Wait for a lease and take it; gives the number of the record that says so."""
     began = time.monotonic()
     met: Record | None = None
     since = began
@@ -258,7 +261,7 @@ def _taken(log: LeaseLog, name: str, patience: Patience) -> int:
                 if log.newest().number == newest.number + 1:
                     return newest.number + 1
                 continue
-            # Another was first.
+            # Another process was first.
             newest = log.newest()
             if newest.free:
                 continue
@@ -296,7 +299,7 @@ class FolderLog:
         except FileNotFoundError:
             return self.newest()
         except (ValueError, TypeError):
-            # It is being written, or was when the machine stopped.
+            # The file is being written, or was when the machine stopped.
             return Record(number, False, None, self._beat(number))
         return Record(number, holder is None, holder, self._beat(number) if holder else "")
 
@@ -331,7 +334,7 @@ class FolderLog:
 
     def _beat(self, number: int) -> str:
         try:
-            # What is opened is what the server has, unlike what a listing tells.
+            # Opening the file shows what the server has; a listing may be older.
             return self._file(number, ".beat").read_text()
         except OSError:
             return ""
@@ -364,8 +367,8 @@ def _put(file: Path, text: bytes) -> bool:
 
 
 class TableLog:
-    """A lease's newest record as a row of `_leases` in the schema whose tables it is of, for tables
-    of a catalog: configurations that share that schema alone exclude each other too."""
+    """A lease's newest record as a row of `_leases` in the schema of the tables that it is about,
+    for tables of a catalog. Configurations that share only that schema exclude each other too."""
 
     # A look is a query.
     fresh = 10.0
@@ -394,7 +397,7 @@ class TableLog:
             self._layer,
             "_leases",
             COLUMNS,
-            # Who takes one lease is in nobody's way who takes another.
+            # Two processes that take different leases do not conflict.
             partitioned_by=["lease"],
             properties={"delta.isolationLevel": "Serializable"},
         )
@@ -415,7 +418,8 @@ class TableLog:
         return self._warehouse.name(self._layer, "_leases")
 
     def _changed(self, statement: str) -> bool:
-        """Whether a statement changed the row; another's change at the same time has won."""
+        """Whether a statement changed the row; if not, another process changed it at the same
+        time."""
         try:
             row = self._warehouse.session.sql(statement).first()
         except Exception as error:
@@ -449,7 +453,7 @@ def _tables_id(warehouse: Warehouse) -> str:
 
 
 def _machine() -> str:
-    """What processes have in common that see each other's numbers; nothing where it is unknown."""
+    """What processes have in common that see each other's numbers; nothing if that is unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -458,7 +462,7 @@ def _machine() -> str:
 
 
 def _jvm() -> tuple[int, ...]:
-    """The process of Spark's JVM, where it is one of this process's own."""
+    """The process of Spark's JVM, if it is a child of this process."""
     spark = sys.modules.get("pyspark.core.context")
     gateway = spark.SparkContext._gateway if spark is not None else None
     process = getattr(gateway, "proc", None)
@@ -466,7 +470,7 @@ def _jvm() -> tuple[int, ...]:
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started, in the kernel's ticks; None where it has ended."""
+    """When a process was started, in the kernel's ticks; None if it has ended."""
     try:
         # The name of the program, in brackets, may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

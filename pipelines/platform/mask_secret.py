@@ -1,7 +1,7 @@
 """The secret of masks, where SQL finds it: a view of one row, in the memory of one session.
 
-Plans, event logs and the pages of Spark name a view's columns and never its rows, and no statement
-has the secret itself.
+Plans, event logs and Spark's pages name the columns of a view and never its rows, and no statement
+contains the secret itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Object stores: where tables may lie in one, and what is said of one that does not answer.
+"""Object stores in which tables may lie, and what is said about one that does not answer.
 
-On S3 two drivers can each write the same commit of a Delta table, and the second takes the place of
-the first: Delta Lake's own log store there knows of one driver alone. The lease on the tables,
-which is a row of a Delta table, does not hold either then. So whoever has tables on S3 has to say
-which log store keeps them.
+On S3 two drivers can each write the same commit of a Delta table, and the second replaces the
+first, because Delta Lake's own log store there only knows of one driver. Then the lease on the
+tables, which is a row of a Delta table, does not hold either. So whoever has tables on S3 has to
+say which log store keeps them.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _STORE = "io.delta.storage"
 
 
 def check_log_store(session: SparkSession, settings: Settings) -> None:
-    """Raise PlatformError where tables lie on S3 and nobody has said by which log store; Databricks
-    has its own way."""
+    """Raise PlatformError if tables lie on S3 and no log store is named; Databricks has one of its
+    own."""
     if settings.catalog is None or "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return
     for layer in _LAYERS:
@@ -81,7 +81,7 @@ def check_log_store(session: SparkSession, settings: Settings) -> None:
 
 
 def _location(session: SparkSession, catalog: str, schema: str) -> str:
-    """Where the tables of a schema lie; of one that is yet to be made, where it would."""
+    """Where the tables of a schema lie; for a schema that is not made yet, where they would lie."""
     default = session.conf.get("spark.sql.warehouse.dir", "") or ""
     try:
         described = session.sql(describe_schema(f"`{catalog}`.`{schema}`")).collect()

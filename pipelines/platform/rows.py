@@ -1,4 +1,4 @@
-"""The rows of a DataFrame as plain Python values, exact: through Arrow, which keeps zones.
+"""The rows of a DataFrame as plain Python values, exactly: through Arrow, which keeps time zones.
 
 Spark's own `collect` turns instants into local times of the process, which can be ambiguous.
 
@@ -48,8 +48,8 @@ def records(frame: DataFrame) -> list[Record]:
 
 
 def values(column: pa.Array) -> list[Any]:
-    """The values of a column; times that Python's calendar has not, before the year 1 or after
-    9999, as ISO 8601 writes them: `+10000-01-01T00:00:00Z`."""
+    """The values of a column. Times that Python's calendar does not have, before the year 1 or
+    after 9999, are texts as ISO 8601 writes them: `+10000-01-01T00:00:00Z`."""
     try:
         return cast("list[Any]", column.to_pylist())
     except (OverflowError, ValueError):
@@ -68,7 +68,8 @@ def _value(value: pa.Scalar, text: Any, type_: pa.DataType) -> Any:
 
 
 def _written(value: Any, type_: pa.DataType) -> Any:
-    """A value whose times are texts as Arrow writes them, with these as ISO 8601 has them."""
+    """A value whose times are texts as Arrow writes them, with the times as ISO 8601 writes
+    them."""
     if value is None:
         return None
     if pa.types.is_map(type_):
@@ -101,7 +102,8 @@ def _as_text(type_: pa.DataType) -> pa.DataType:
 
 
 def _plain(type_: pa.DataType) -> Plain | None:
-    """What turns a value of `type_` as Arrow gives it into a plain one; None: nothing to do."""
+    """What turns a value of `type_`, as Arrow gives it, into a plain one; None: nothing need be
+    done."""
     if pa.types.is_map(type_):
         key, item = _plain(type_.key_type), _plain(type_.item_type)
         return lambda pairs: {_apply(key, name): _apply(item, value) for name, value in pairs}

@@ -1,8 +1,8 @@
-"""Frames set down as tables of their own, or held by Spark, for as long as they are worked with.
+"""DataFrames stored as tables of their own, or held by Spark, for as long as they are worked with.
 
-Who reads such a table twice does not have it computed twice, and it may be larger than any memory.
-A process that is killed leaves its tables, which say in their names when they were made: who sets
-something down days later takes them away.
+If such a table is read twice, it is still computed only once, and it may be larger than any memory.
+The tables of a killed process stay; their names say when they were made, and whoever stores
+something days later removes them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def cached_view(frame: DataFrame) -> Iterator[str]:
 
 
 def drop_older(warehouse: Warehouse, age: timedelta) -> list[str]:
-    """Drop what was set down longer ago, by processes that are dead; the names of what is left."""
+    """Drop the tables that dead processes stored longer ago; gives the names of those that are
+    left."""
     least = _PREFIX + (datetime.now(UTC) - age).strftime(_MADE)
     there = [name for name in warehouse.tables(_LAYER) if name.startswith(_PREFIX)]
     for name in there:

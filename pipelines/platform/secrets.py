@@ -1,5 +1,5 @@
-"""Secrets that the platform keeps, and sentences without those of the configuration: what a client
-or a server says of a failure may repeat what it was given."""
+"""Secrets that the platform keeps, and sentences without those of the configuration: the message of
+a client or a server about a failure may repeat what it was given."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ HIDDEN = "[hidden]"
 
 
 def secret_scopes() -> Scopes | None:
-    """Asks the secret scopes of the platform, which only Databricks has; None elsewhere."""
+    """A function that asks the secret scopes of the platform; only Databricks has them, so None
+    elsewhere."""
     return _of_databricks if "DATABRICKS_RUNTIME_VERSION" in os.environ else None
 
 
@@ -37,7 +38,7 @@ def _of_databricks(scope: str, key: str) -> str:
 
 
 def without_secrets(text: str, options: Mapping[str, Any]) -> str:
-    """The text without what options say that is nobody else's business."""
+    """The text without the values of options that are secret."""
     for name, value in options.items():
         if value is not None and SECRET.search(name):
             parts = [str(value), *_PART.findall(str(value))]

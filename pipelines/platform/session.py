@@ -1,10 +1,10 @@
-"""The Spark session: the platform's own where there is one, else an embedded local one.
+"""The Spark session: the platform's own if there is one, else an embedded local one.
 
-On Databricks, under spark-submit and with Spark Connect the session is already made, and one thing
-alone is set here: that statements are taken as they are written (`spark_submit.py` sets more for
+On Databricks, under spark-submit and with Spark Connect the session exists already, and only one
+thing is set here: that statements are taken as they are written (`spark_submit.py` sets more for
 the command under spark-submit). Elsewhere `spark` starts a JVM with Delta Lake and the settings
-below, all of them meant for one machine and tables of thousands to millions of rows; none changes a
-result.
+below, all of them meant for one machine and for tables of thousands to millions of rows. None of
+them changes a result.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 HERE = Path(__file__).parent
 NO_DICTIONARIES = {"parquet.enable.dictionary": "false"}
-"""For Parquet files that are written often: to look for values that repeat costs more than a third
-of writing them, and saves a seventh of their bytes."""
+"""For Parquet files that are written often: looking for repeated values costs more than a third of
+writing them, and saves a seventh of their bytes."""
 NO_CONSTRAINTS = {"spark.sql.constraintPropagation.enabled": "false"}
-"""Spark else writes what it knows of a query's columns in every way that their other names allow:
-of the versions of fifty columns, some millions of ways, until the memory is full."""
+"""Otherwise Spark writes down what it knows of a query's columns in every way that their other
+names allow: for versions with fifty columns millions of ways, until the memory is full."""
 SOURCE_SET_DOWN = {"spark.databricks.delta.merge.materializeSource": "all"}
-"""For a MERGE whose source is dear to work out, since Delta reads it three times."""
+"""For a MERGE whose source is expensive to compute, since Delta reads it three times."""
 SUBSTITUTION = "spark.sql.variable.substitute"
 """Whether Spark replaces `${…}` in statements before it reads them: by settings, by properties of
-the JVM, by environment variables of the driver."""
+the JVM, or by environment variables of the driver."""
 _REPLACED = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
-"""What it then takes for a variable."""
+"""What Spark then takes for a variable."""
 LOG: Path | None = None
-"""Where the JVM of this process, if it has one, prints what it has to say."""
+"""The file to which the JVM of this process, if it has one, prints."""
 SETTINGS = {
     # Delta Lake itself.
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -110,11 +110,11 @@ SETTINGS = {
 
 
 def ordered_by(*columns: str) -> dict[str, str]:
-    """Settings beside `NO_DICTIONARIES` for Parquet files that are ordered by columns, and read for
-    one value of them: a twentieth more bytes.
+    """Settings, in addition to `NO_DICTIONARIES`, for Parquet files that are ordered by columns and
+    read for one value of these: a twentieth more bytes.
 
-    A reader passes over the parts of a file whose dictionary lacks the value it looks for (their
-    least and greatest value seldom tell), and over the pages of a part (one of 20,000 rows, as is
+    A reader skips the parts of a file whose dictionary lacks the value it looks for (their least
+    and greatest value seldom tell), and skips pages within a part (a page of 20,000 rows, as is
     usual, has every value).
     """
     dictionaries = {f"parquet.enable.dictionary#{column}": "true" for column in columns}
@@ -143,11 +143,11 @@ def spark(*, warehouse: Path, memory: str | None = None, with_kafka: bool = Fals
 
 
 def literal(session: SparkSession) -> SparkSession:
-    """The session, which takes statements as they are written (semantics.md, 71).
+    """The session, made to take statements as they are written (semantics.md, 71).
 
-    Literals are safe in any session (`ingest.sql.quoting.sql_text`), names of columns in one that
-    replaces nothing. A platform may not let that be set: there a statement with a name in which it
-    would replace something raises TableError, so that its table is parked.
+    Literals are safe in any session (`ingest.sql.quoting.sql_text`), but names of columns only in
+    one that replaces nothing. If a platform does not let that be set, a statement with a name in
+    which it would replace something raises TableError, so that its table is parked.
     """
     try:
         session.conf.set(SUBSTITUTION, "false")
@@ -159,8 +159,8 @@ def literal(session: SparkSession) -> SparkSession:
 
 @contextmanager
 def having(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Work with these settings, and leave those there were. One that a platform does not let be set
-    stays as it is: what is done must be right without it."""
+    """Work with these settings, and restore the former ones afterwards. A setting that a platform
+    does not let be set stays as it is; the work must be right without it."""
     conf = session.conf
     earlier: dict[str, str | None] = {}
     for name, value in settings.items():
@@ -236,14 +236,15 @@ def _session(warehouse: Path, memory: str | None, *, with_kafka: bool) -> SparkS
         try:
             return SparkSession.builder.getOrCreate()
         except Exception as error:
-            # Of the JVM's own, too: a master that is not there, a cluster without room.
+            # Errors of the JVM's own too, such as a master that is not there or a cluster without
+            # room.
             raise PlatformError(
                 f"the Spark session could not be started: {gist(error)}; the driver's log says why."
             ) from error
     memory = memory or _quarter()
     os.environ["JAVA_HOME"] = str(find_java())
-    # Workers run in this Python, whatever `python3` comes first on the path, and import nothing
-    # from the folder in which the command is typed.
+    # Workers run in this Python, whichever `python3` comes first on the path, and import nothing
+    # from the current folder.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONSAFEPATH"] = "1"
     jars = tuple(fetch(HERE / "delta.jars"))
@@ -251,8 +252,8 @@ def _session(warehouse: Path, memory: str | None, *, with_kafka: bool) -> SparkS
         jars += tuple(fetch(HERE / "kafka.jars"))
     settings = {**_folder_settings(warehouse), **SETTINGS, **_launch_settings(memory, jars)}
     if remote:
-        # Spark Connect with a server of its own. What a builder is given it sets anew on the
-        # session, where most of it may not be set: the server's command line tells it instead.
+        # Spark Connect with a server of its own: what a builder is given is set on the session,
+        # where most of it may not be set, so the command line of the server has it instead.
         words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, "pyspark-shell"])
         return SparkSession.builder.remote(remote).getOrCreate()
@@ -349,11 +350,11 @@ def _folder_settings(warehouse: Path) -> dict[str, str]:
 
 @cache
 def _gateway(memory: str, jars: tuple[Path, ...], *, log: Path) -> Any:
-    """Starts the process's one JVM, with everything it prints sent to the log.
+    """Starts the one JVM of the process, with everything it prints sent to the log.
 
-    It has a session of its own: a signal to the process group, as a terminal, systemd and `timeout`
-    send it, asks this process to end, which needs the JVM until it has. However this process ends,
-    the JVM's standard input is closed then, and that ends the JVM.
+    The JVM gets a session of its own: a signal to the process group, as a terminal, systemd and
+    `timeout` send it, asks this process to end, which needs the JVM until it has ended. However
+    this process ends, the standard input of the JVM is closed then, and that ends the JVM.
     """
     from pyspark.java_gateway import launch_gateway
 

@@ -1,4 +1,4 @@
-"""Answers that are read from a socket, and do not take for ever."""
+"""Reading an answer from a socket, within bounded time."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable
 
 ANSWER_SECONDS = 60.0
-"""How long an answer may take from its question to its last byte, however it comes."""
+"""How long an answer may take from the question to its last byte, however it arrives."""
 
 _A_PART = 1 << 20
 
 
 def answer_deadline() -> float:
-    """Until when the answer to a question of now may take, by `time.monotonic`."""
+    """Until when, by `time.monotonic`, the answer to a question asked now may take."""
     return time.monotonic() + ANSWER_SECONDS
 
 
 def read_exactly(
     read: Callable[[int], bytes], count: int, *, deadline: float, closed: str
 ) -> bytes:
-    """`count` bytes, by as many calls of `read` as it takes, each of which may give fewer.
+    """`count` bytes, by as many calls of `read` as needed; each may give fewer.
 
-    Raises OSError where the deadline has passed or, as `closed` says it, the connection ends.
+    Raises OSError if the deadline has passed or the connection ends; `closed` is its text then.
     """
     taken = bytearray()
     while len(taken) < count:

@@ -1,9 +1,9 @@
-"""A session that spark-submit made: what may be set in it is set, what may not is looked at.
+"""A session that spark-submit made: what can be set in it is set, and the rest is checked.
 
-A submitted session lacks what the embedded one is started with (`session.SETTINGS`). Most of it can
-be set while the session runs, and is, unless whoever submitted it has said otherwise: their word
-stands. The rest can only be given to spark-submit: without Delta Lake nothing works, which is an
-error; what only costs time is named.
+A submitted session lacks the settings with which the embedded one is started (`session.SETTINGS`).
+Most of them can be set while the session runs, and are set unless whoever submitted it has said
+otherwise. The others can only be given to spark-submit: if Delta Lake is missing, that is an error,
+since nothing works without it; what only costs time is named.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _KEPT_BY, _FORGETS = "spark.sql.catalogImplementation", "in-memory"
 _CACHE = "spark.sql.codegen.cache.maxEntries"
 _CLASSES = 1000
-"""A MERGE generates some 60 classes; of the default of 100, every second one forgets them all."""
+"""A MERGE generates some 60 classes; with the default of 100, every second MERGE forgets them
+all."""
 _FEWEST = 4
 _MOST_THAT_COME = 100
-"""Cores of executors that come as they are needed: the tasks of more would mostly be empty."""
+"""The most cores of executors that come on demand to count on; the tasks of more would mostly be
+empty."""
 ANYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
@@ -36,7 +38,7 @@ ANYWHERE = {
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     **NO_CONSTRAINTS,
 }
-"""As in the embedded session, for the same reasons."""
+"""Set as in the embedded session, for the same reasons."""
 BY_CORES = (
     # By default 200: most of a batch's are empty tasks.
     "spark.sql.shuffle.partitions",
@@ -92,7 +94,7 @@ def _check_delta(session: SparkSession) -> None:
 
 
 def _check_catalog(session: SparkSession, catalog: str) -> None:
-    """Raise PlatformError unless the session has this catalog, and it keeps its tables."""
+    """Raise PlatformError unless the session has this catalog and the catalog keeps its tables."""
     try:
         session.sql(schemas(catalog))
     except PySparkException as error:
@@ -110,8 +112,8 @@ def _check_catalog(session: SparkSession, catalog: str) -> None:
 
 
 def _cores(session: SparkSession, given: Mapping[str, str]) -> int:
-    """How many tasks the executors will run at once, by what is known when the session starts:
-    executors come when they come."""
+    """How many tasks the executors will run at once, as far as is known when the session starts;
+    executors may come later."""
 
     def number(name: str, default: int) -> int:
         text = given.get(name, "")

@@ -1,8 +1,8 @@
-"""The layout of the tables, a number: which versions of the product can work with them.
+"""The layout of the tables, a number that says which versions of the product can work with them.
 
-It stands in a note beside the checkpoints, which is looked at whenever a command opens the
-warehouse, and, should that be lost, in a property of bronze and silver. Tables that say nothing are
-of the first layout. Columns that a version adds are no other layout.
+It is in a note beside the checkpoints, which is looked at whenever a command opens the warehouse,
+and, in case that is lost, in a property of bronze and silver. Tables that say nothing are of the
+first layout. Columns that a version adds do not make another layout.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _FIRST = 1
 _TABLES = (("silver", "cdc"), ("bronze", "messages"))
 
 MIGRATIONS: Mapping[int, Callable[[Warehouse], None]] = {}
-"""By layout, what makes the next one of it.
+"""Layout -> what makes the next layout of it.
 
-Each can be done again where it was cut short: a layout is recorded when its step is whole, so that
-the next upgrade begins with the step that was at work.
+Each can be repeated if it was cut short: a layout is recorded only when its step is complete, so
+the next upgrade begins with the step that was under way.
 """
 
 
 class Layout(NamedTuple):
-    """A layout, and the version of the product that first had it."""
+    """A layout, and the first version of the product that had it."""
 
     number: int
     version: str
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
 
 
 def found_layout(warehouse: Warehouse) -> Layout | None:
-    """The layout of the tables there are; None: there are none."""
+    """The layout of the existing tables; None: there are none."""
     noted = noted_layout(warehouse)
     if noted is not None:
         return Layout(noted["layout"], noted["version"])
@@ -80,20 +80,20 @@ def check_layout(warehouse: Warehouse) -> None:
 
 
 def note_layout(warehouse: Warehouse) -> None:
-    """Have the note of the layout, which spares whoever opens the tables a query."""
+    """Write the note of the layout, which saves a query whenever the warehouse is opened."""
     if _file(warehouse).exists():
         return
     found = found_layout(warehouse)
     if found is not None:
-        # Who may only read the tables goes without it.
+        # A user who may only read the tables does without the note.
         with suppress(OSError):
             _note(warehouse, found)
 
 
 def upgrade(warehouse: Warehouse) -> str:
-    """Bring the tables to this version's layout; the sentence on what was done.
+    """Bring the tables to this version's layout; gives the sentence on what was done.
 
-    Raises PlatformError where there is no way there; what was done on the way stands.
+    Raises PlatformError if there is no way there; steps that were done stay done.
     """
     layout = found_layout(warehouse)
     if layout is None:

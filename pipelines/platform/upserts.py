@@ -1,4 +1,4 @@
-"""Rows put into, and changed in, a table that several threads of a process write by their `id`."""
+"""Rows written to a table, by their `id`, by several threads of one process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pipelines.platform.warehouse import Warehouse
 
 Columns = Sequence[tuple[str, str]]
 _ONE_AT_A_TIME = threading.Lock()
-"""Targets are merged by several threads, and a MERGE conflicts with every other write to its table;
-other processes are kept out by the lease."""
+"""Several threads merge targets, and a MERGE conflicts with every other write to its table; the
+lease keeps other processes out."""
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Whatever writes to such a table, within this process: one at a time."""
+    """Let only one thread of this process write to such a table at a time."""
     with _ONE_AT_A_TIME:
         yield
 
@@ -50,14 +50,15 @@ def upsert(
 
 
 def upsert_from(warehouse: Warehouse, layer: str, table: str, *, rows: str) -> None:
-    """Put the rows that SQL gives in, all columns of the table, by one commit."""
+    """Write the rows that SQL gives, with all columns of the table, over those with the same `id`,
+    by one commit."""
     with _ONE_AT_A_TIME:
         warehouse.execute(texts.upsert(warehouse.name(layer, table), rows))
 
 
 def change_from(warehouse: Warehouse, layer: str, table: str, *, rows: str, counted: str) -> None:
-    """Change the columns that SQL gives of rows that are there; `counted`, of which it gives the
-    value of now, goes up by one."""
+    """Change the columns that SQL gives, of rows that exist. `counted`, which SQL gives as it is
+    now, is raised by one."""
     columns = [name for name in warehouse.session.sql(rows).columns if name != "id"]
     statement = texts.change(warehouse.name(layer, table), rows, columns=columns, counted=counted)
     with _ONE_AT_A_TIME:

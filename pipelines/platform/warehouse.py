@@ -1,7 +1,8 @@
 """Where the tables are, and what is done to them: names, creation, reading, writing.
 
 Locally a table is its folder under the warehouse (`<warehouse>/<schema>/<table>`), on Databricks a
-name in the catalog: the rest of the product asks here for a table's SQL name and never builds one.
+name in the catalog. The rest of the product asks here for the SQL name of a table and never builds
+one.
 """
 
 from __future__ import annotations
@@ -46,15 +47,16 @@ _SHUFFLE = "spark.sql.shuffle.partitions"
 _FEW = 50_000
 _LONGEST_NAME = 255
 _DROPPED = "_dropped_"
-"""Before what is left of the log of a table that was dropped."""
+"""Put before the name of what is left of a dropped table's log."""
 LAYOUT, LAYOUT_PROPERTY = 1, "ingest.layout"
-"""Of the tables, see `pipelines.platform.table_layout`: the number, and the property with it."""
+"""The layout of the tables, see `pipelines.platform.table_layout`: its number, and the property
+that holds it."""
 LAYOUT_NOTE = "layout.json"
-"""The note of it, beside the checkpoints."""
+"""The note of the layout, beside the checkpoints."""
 PRODUCT = "delta-cdc-ingest"
 CHECKPOINTS = ("delta.checkpointInterval", "50")
-"""Of a local table: its state is written whole every 50 commits. Delta Lake's default of 10 makes
-every tenth small batch cost two thirds more than the others; the commits since are read in one
+"""For a local table: its state is written completely every 50 commits. With Delta Lake's default of
+10 every tenth small batch costs two thirds more than the others; the commits since are read in one
 go."""
 BRONZE = (
     ("source", "string"),
@@ -71,8 +73,8 @@ BRONZE = (
 """`bronze.messages`: every message exactly as received, with the epoch of its source then."""
 
 _READ = ("files/*.json", "commits/[0-9]*", "drained/*.json")
-"""Where a source's checkpoint has these, something was read into bronze: files, a stream, a queue
-that forgets."""
+"""If a source's checkpoint has one of these, something was read into bronze: files, a stream, or a
+queue that forgets."""
 
 
 class Warehouse:
@@ -97,8 +99,8 @@ class Warehouse:
         self._fields: dict[tuple[str, str], tuple[CommitFile, list[StructField]]] = {}
 
     def check_not_upgraded(self) -> None:
-        """Raise PlatformError where a newer version has upgraded the tables since they were opened,
-        which notes their layout last."""
+        """Raise PlatformError if a newer version has upgraded the tables since they were opened; it
+        notes their layout last."""
         noted = noted_layout(self)
         if noted is not None and noted["layout"] > self.layout:
             raise newer_layout(noted["layout"], noted["version"], most=self.layout)
@@ -110,8 +112,8 @@ class Warehouse:
 
     @property
     def in_one_process(self) -> bool:
-        """Whether Spark's tasks run in the process of its driver, and that is this session's own,
-        which it is not by Spark Connect. A platform is not asked."""
+        """Whether Spark's tasks run in the process of its driver, and that driver is this session's
+        own, which with Spark Connect it is not. A platform is not asked."""
         if not self.local or not hasattr(self.session, "_jsparkSession"):
             return False
         master = self.session.conf.get("spark.master", "") or ""
@@ -119,8 +121,8 @@ class Warehouse:
 
     @contextmanager
     def shuffling(self, rows: int = 0) -> Iterator[None]:
-        """Work on so many rows: of few, a second part of every shuffle costs a third more CPU and
-        saves no time. A platform's own settings stand."""
+        """Work on this many rows: if they are few, a second part of every shuffle costs a third
+        more CPU and saves no time. A platform keeps its own settings."""
         few = self.local and rows <= _FEW
         with having(self.session, {_SHUFFLE: "1"} if few else {}):
             yield
@@ -171,8 +173,9 @@ class Warehouse:
         return self.session.table(self.name(layer, table))
 
     def fields(self, layer: str, table: str) -> list[StructField]:
-        """The columns of the table as it is now. Of a local one they are asked for again only where
-        a commit has defined it anew: Spark takes in the state of the whole table to say them."""
+        """The columns of the table as it is now. Those of a local table are asked for again only if
+        a commit has defined it anew, since Spark has to load the state of the whole table for
+        them."""
         last = self._last(layer, table) if self.local else None
         known = self._fields.get((layer, table))
         if last is not None and known is not None:
@@ -205,11 +208,12 @@ class Warehouse:
         )
 
     def prepare(self, layer: str, table: str) -> dict[str, str]:
-        """Make room for a table that is not there; the properties that it is to have here."""
+        """Make room for a table that does not exist; gives the properties that it is to have
+        here."""
         if self.local:
             folder = self.folder(layer, table)
             if any(folder.glob(f"{_DROPPED}*")):
-                # Of a drop that was cut short: rows that nobody is to find.
+                # Left by a drop that was cut short: rows that nobody must find.
                 shutil.rmtree(folder, ignore_errors=True)
             clear_failed_creation(self._log(layer, table))
             return dict([CHECKPOINTS])
@@ -220,14 +224,15 @@ class Warehouse:
         return {}
 
     def execute(self, statement: str) -> DataFrame:
-        """Run a statement that changes a table, and give what it counted; who lost the lease on the
-        tables meanwhile changes nothing (LeaseLost). All of the product's go through here."""
+        """Run a statement that changes a table, and give what it counted. If another process has
+        taken over the lease on the tables, nothing is changed (LeaseLost). All such statements of
+        the product go through here."""
         check(self)
         return self.session.sql(statement)
 
     def drop(self, layer: str, table: str) -> None:
-        """Take a table away, if it is there, that nobody else uses. Its log goes first, by one
-        step: a part of it would be a table that nobody can read, nor take away."""
+        """Remove a table that nobody else uses, if it exists. Its log is removed first, in one
+        step: a part of it would be a table that nobody can read or remove."""
         if self.local:
             log = self._log(layer, table)
             with suppress(FileNotFoundError):
@@ -247,10 +252,11 @@ class Warehouse:
         note: int | None = None,
     ) -> None:
         """Append rows. `once` = (writer, number): its mark in the table's log, see `append_note`;
-        `note` stands beside it, see `last_note`.
+        `note` is stored with it, see `last_note`.
 
-        In a catalog, Delta also skips a number not above the writer's last. Locally that would
-        double the cost of a small append, since the writer is looked up in the table's whole state.
+        In a catalog Delta also skips a number that is not above the writer's last one. Locally that
+        would double the cost of a small append, since the writer is looked up in the whole state of
+        the table.
         """
         check(self)
         writer = frame.write.format("delta").mode("append")
@@ -264,7 +270,7 @@ class Warehouse:
             writer.saveAsTable(self.name(layer, table))
 
     def replace(self, frame: DataFrame, layer: str, table: str, *, where: str, note: int) -> None:
-        """Put rows in the place of those for which `where` is true, by one commit; `note` stands in
+        """Replace the rows for which `where` is true by others, in one commit; `note` is stored in
         the table's log, see `last_note`."""
         check(self)
         writer = frame.write.format("delta").mode("overwrite").option("replaceWhere", where)
@@ -275,13 +281,13 @@ class Warehouse:
             writer.saveAsTable(self.name(layer, table))
 
     def append_note(self, layer: str, table: str, once: tuple[str, int]) -> int | None:
-        """The note of the append with this mark in the table's log, None where there is none; for
-        what a killed run left."""
+        """The note of the append with this mark in the table's log, None if there is none; by it a
+        run finds what a killed one left."""
         found = self._marked(layer, table, once)
         return int(found.rpartition(" ")[2]) if found is not None else None
 
     def has_append(self, layer: str, table: str, once: tuple[str, int]) -> bool:
-        """Whether the table's log has the append with this mark, be it of no row."""
+        """Whether the table's log has the append with this mark, even if it appended no row."""
         return self._marked(layer, table, once) is not None
 
     def _marked(self, layer: str, table: str, once: tuple[str, int]) -> str | None:
@@ -290,7 +296,7 @@ class Warehouse:
         return str(found["userMetadata"]) if found is not None else None
 
     def last_note(self, layer: str, table: str) -> int | None:
-        """The note of the table's newest commit; None where that commit has none."""
+        """The note of the table's newest commit; None if that commit has none."""
         _, _, note = (self.last_commit(layer, table).note or "").partition(" ")
         return int(note) if note.isdigit() else None
 
@@ -299,20 +305,21 @@ class Warehouse:
         return self.commits(layer, table, 1)[0]
 
     def next_version(self, layer: str, table: str) -> int:
-        """The number of the table's next commit. As that of an append (`once`) it is above all
-        before it, also where batches are counted on from fewer: behind a RESTORE."""
+        """The number of the table's next commit. As the number of an append (`once`) it is higher
+        than all before it, even if batches are counted on from a lower number, as after a
+        RESTORE."""
         return self.last_commit(layer, table).version + 1
 
     def stamp(self, layer: str, table: str) -> str:
-        """What tells the newest commit from any other; '' where there is no table."""
+        """What tells the newest commit from any other; '' if there is no table."""
         if not self.exists(layer, table):
             return ""
         commit = self.last_commit(layer, table)
         return f"{commit.version} of {commit.at}"
 
     def commits(self, layer: str, table: str, most: int) -> list[Commit]:
-        """The newest commits, the last one first. A local table's log is read as it lies there: a
-        query of it costs a quarter of a CPU second."""
+        """The newest commits, the last one first. The log of a local table is read directly, since
+        a query of it costs a quarter of a CPU second."""
         if not self.local:
             log = self.session.sql(upkeep.history(self.name(layer, table), most=most))
             names = ("version", "timestamp", "operation", "userMetadata", "operationMetrics")
@@ -332,7 +339,8 @@ class Warehouse:
         return commits(self._log(layer, table), self._last(layer, table), most)
 
     def clear_checksums(self, layer: str, table: str) -> None:
-        """Keep the log of a local table short; a catalog's is its platform's."""
+        """Keep the log of a local table short; that of a catalog's table is the platform's
+        business."""
         last = self._last(layer, table) if self.local else None
         if last is not None:
             clear_checksums(self._log(layer, table), last)
@@ -349,7 +357,7 @@ class Warehouse:
         return last
 
     def cached(self, layer: str, table: str, read: Callable[[], T]) -> T:
-        """What `read` gives of the table; asked again only when the table has changed."""
+        """What `read` gives of the table; called again only when the table has changed."""
         version = self.last_commit(layer, table).version
         known = self._cache.get((layer, table))
         if known is None or known[0] != version:
@@ -358,7 +366,8 @@ class Warehouse:
         return cast(T, known[1])
 
     def cache(self, layer: str, table: str, what: object) -> None:
-        """`what` is what a read of the table would give, after its only writer's append."""
+        """Note that `what` is what a read of the table would give after an append by its only
+        writer."""
         self._cache[layer, table] = (self.last_commit(layer, table).version, what)
 
     def checkpoint(self, *parts: str) -> str:
@@ -368,15 +377,15 @@ class Warehouse:
 
 
 class LayoutNote(TypedDict):
-    """The layout of the tables, and the version of the product that first had it, '' where the
-    tables did not say."""
+    """The layout of the tables, and the first version of the product that had it, '' if the tables
+    did not say."""
 
     layout: int
     version: str
 
 
 def noted_layout(warehouse: Warehouse) -> LayoutNote | None:
-    """What is noted of the tables' layout; None where nothing is."""
+    """The note of the tables' layout; None if there is none."""
     file = Path(warehouse.checkpoint(LAYOUT_NOTE))
     then = "bronze and silver say the layout themselves"
     return read_whole(file, LayoutNote, source=None, then=then)
@@ -397,14 +406,16 @@ def _mark(once: tuple[str, int]) -> str:
 
 
 def create_bronze(warehouse: Warehouse) -> None:
-    """`bronze.messages`, one partition a source, so that sources do not read each other's files.
+    """`bronze.messages`, with one partition for each source, so that sources do not read each
+    other's files.
 
-    Raises TableError where it is gone, and checkpoints say what was read into it: to go on from
-    there would leave out all that it held.
+    Raises TableError if the table is gone although checkpoints say that something was read into it:
+    going on would leave out everything that it held.
     """
     if warehouse.exists("bronze", "messages"):
         return
-    # Sources are read side by side, each under a lease of its own: one of them makes the table.
+    # Sources are read side by side, each under its own lease; any of them may have to make the
+    # table.
     with lease(warehouse, "bronze"):
         if warehouse.exists("bronze", "messages"):
             return
@@ -423,10 +434,11 @@ def create_bronze(warehouse: Warehouse) -> None:
 
 
 def create_silver(warehouse: Warehouse) -> None:
-    """`silver.cdc`, with file statistics on what finds a table's or a key's rows.
+    """`silver.cdc`, with file statistics on the columns by which the rows of a table or a key are
+    found.
 
-    For who holds the lease on silver. Raises TableError where it is gone, and checkpoints say what
-    was decoded into it.
+    The caller holds the lease on silver. Raises TableError if the table is gone although
+    checkpoints say that something was decoded into it.
     """
     if warehouse.exists("silver", "cdc"):
         return
@@ -448,7 +460,7 @@ def _layout() -> dict[str, str]:
 
 
 def _begun(warehouse: Warehouse, layer: str, marks: Sequence[str]) -> list[str]:
-    """The sources whose checkpoints show that the layer has had something of them."""
+    """The sources whose checkpoints show that the layer has had something from them."""
     folders = Path(warehouse.checkpoint(layer)).glob("*")
     return sorted(
         folder.name for folder in folders if any(True for mark in marks for _ in folder.glob(mark))
@@ -471,7 +483,7 @@ def writable(settings: Settings) -> None:
     folder = Path(settings.warehouse)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # A name of its own: another driver may look at the same moment.
+        # Under a name of its own, since another driver may look at the same moment.
         probe = folder / f"._writable.{uuid.uuid4().hex}"
         probe.touch()
         probe.unlink()

@@ -1,4 +1,4 @@
-"""What a run meets, told and noted."""
+"""What happens in a run, told to the user and noted in its outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pipelines.terminal.log import Level
 
 Result = TypeVar("Result")
 _SAID_MOST = 10_000
-"""Sentences that a run remembers to have said."""
+"""How many sentences a run remembers to have said."""
 
 
 class Journal:
-    """What a run meets: told to the user, each sentence once, and noted in its outcome."""
+    """Tells the user what happens in a run, each sentence once, and notes it in the outcome."""
 
     def __init__(
         self, warehouse: Warehouse, console: Console, outcome: Outcome, *, activity: Activity
@@ -51,7 +51,7 @@ class Journal:
             self._console.say(text, level=level, source=source, target=target)
 
     def warn(self, text: str, *, level: Level = "warning", source: str | None = None) -> None:
-        """Tell the user what makes the run end with another code than 0."""
+        """Tell the user something that makes the run end with an exit code other than 0."""
         self.say(text, level=level, source=source)
         _note(self.outcome.warned, text)
 
@@ -60,7 +60,7 @@ class Journal:
         text = without_any(described(error), self._config)
         otel.failed(self._telemetry, text)
         if source is not None:
-            # What fails names its source for those who call it by itself.
+            # Errors name their source for callers who run a single stage.
             named = f"source {source}"
             text = stage + text.removeprefix(f"{named}: ").removeprefix(f"{named} ")
             done = self.outcome.sources[source]
@@ -86,6 +86,6 @@ class Journal:
 
 
 def _note(texts: list[str], text: str) -> None:
-    """Add a text that every pass may bring anew."""
+    """Add a text, unless an earlier pass has added it."""
     if text not in texts:
         texts.append(text)

@@ -1,4 +1,4 @@
-"""What a run did so far, for who watches it and for OpenTelemetry."""
+"""What a run has done so far, for whoever watches it and for OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Watch = Callable[[Reading, bool], None]
 
 
 class Metrics:
-    """What was done so far, for who watches a run and for OpenTelemetry."""
+    """Readings of what was done so far."""
 
     def __init__(
         self, warehouse: Warehouse, activity: Activity, outcome: Outcome, *, watch: Watch | None
@@ -32,7 +32,7 @@ class Metrics:
         self._instruments = otel.Instruments(telemetry.meter) if telemetry is not None else None
 
     def show(self, *, stopping: bool, looked_through: bool, last: bool) -> None:
-        """Give a reading to whoever watches."""
+        """Give a reading to everyone who watches."""
         if self._watch is not None or self._instruments is not None:
             reading = self._reading(stopping=stopping, looked_through=looked_through)
             if self._instruments is not None:

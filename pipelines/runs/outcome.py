@@ -1,4 +1,4 @@
-"""What a run did, by source and target, and of which too much was set aside."""
+"""What a run did, by source and target, and for which of them too much was set aside."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pipelines.terminal.console import counted
 
 @dataclass
 class SourceOutcome:
-    """What a run did with one source; `decoded` counts the messages that its rows are of, `changes`
-    the changes among its rows. `held`: another run is at work on it, so that nothing failed."""
+    """What a run did with one source. `decoded` counts the messages that its rows came from,
+    `changes` the changes among its rows. `held`: another run is at work on it, which is no
+    failure."""
 
     messages: int = 0
     rows: int = 0
@@ -27,7 +28,7 @@ class SourceOutcome:
 
     @property
     def failed(self) -> bool:
-        """Whether something could not be done that is left to nobody else."""
+        """Whether something could not be done that nobody else will do."""
         return self.error is not None and not self.held
 
 
@@ -35,9 +36,9 @@ class SourceOutcome:
 class Outcome:
     """What a run did.
 
-    `platform` says what of the surroundings failed, `gold_held` whether another run is at work on
-    gold, `unknown` which targets do not exist, `spoilt` of which sources too much was set aside;
-    `done` counts what could be done.
+    `platform` says what failed in the surroundings, `gold_held` whether another run is at work on
+    gold, `unknown` which targets do not exist, and `spoilt` for which sources too much was set
+    aside; `done` counts what succeeded.
     """
 
     sources: dict[str, SourceOutcome] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class Outcome:
     done: int = 0
 
     def add(self, merged: Iterable[Merged]) -> None:
-        """Count what one more pass did to targets; the error of each is the last one's."""
+        """Count what one more pass did to targets; the error of each is that of its last pass."""
         for row in merged:
             of = (row.source, row.target)
             self.tables[of] = _added(self.tables.get(of), row)
@@ -85,7 +86,7 @@ class Outcome:
 
     @property
     def errors(self) -> list[str]:
-        """A sentence on each thing that makes `code` another than 0."""
+        """A sentence for each reason why `code` is not 0."""
         failed = [
             f"source {name} failed: {done.error}"
             for name, done in self.sources.items()
@@ -119,8 +120,8 @@ def spoilt_source(
     *,
     decoded_before: bool = False,
 ) -> str | None:
-    """The sentence on a source of which too much was set aside: by its own setting, or everything
-    that might have been a change, where none was decoded before (semantics.md, 60)."""
+    """The sentence on a source for which too much was set aside: more than it allows, or everything
+    that might have been a change, if none was decoded before (semantics.md, 60)."""
     name, limit = declared.name, declared.rejects
     see = f"`ingest rejects list --source {name}` shows them"
     rejected, events = (sum(row.rejected for row in tables), sum(row.events for row in tables))
@@ -148,7 +149,7 @@ def spoilt_source(
 
 
 def what_may_be_wrong(declared: Source) -> str:
-    """What may be declared wrongly where nothing can be decoded, and what to do once it is not."""
+    """What may be declared wrongly if nothing can be decoded, and what to do once it is right."""
     way = f"is its format right? With another, run `ingest redecode --source {declared.name}`"
     if declared.files is None:
         return f"{way}."
@@ -162,7 +163,7 @@ def _aside(some: int, of: int, things: str) -> str:
 
 
 def spoilt_target(merged: Merged) -> str | None:
-    """The sentence on a target of whose changes gold took none."""
+    """The sentence on a target none of whose changes gold has taken."""
     if not merged.events or merged.rejected < merged.events:
         return None
     if merged.inserted or merged.updated or merged.deleted:

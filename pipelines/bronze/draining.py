@@ -1,16 +1,16 @@
-"""Queues that forget what is acknowledged: their messages are in bronze before they are.
+"""Queues that forget what is acknowledged: their messages are written to bronze first.
 
-A batch is kept in a file, noted, appended by one commit, acknowledged. What a killed run, a server
-or a network interrupts between the last two is handed out again, marked as handed out before
-(messages that are not marked never were): such a message is known by its bytes, headers and
-properties among those that the note has of the batch, each once, and is acknowledged and not
-appended again. The note also numbers the messages: a queue of bronze has offsets, whatever the
-server forgets.
+A batch is kept in a file, noted, appended by one commit, and acknowledged. If a killed run, a
+server or a network interrupts this between the last two steps, the messages are delivered again,
+marked as redelivered (a message without the mark was never delivered before). Such a message is
+recognised by its bytes, headers and properties among those that the note has of the batch, each
+once; it is acknowledged and not appended again. The note also numbers the messages, so a queue has
+offsets in bronze, whatever the server forgets.
 
-A queue may have a delivery limit, which nobody who only reads can ask for: what it handed out more
-often and got back without an acknowledgement is thrown away. So a batch that could not be appended
-is appended from its file before anything else is asked of the queue: as long as bronze cannot be
-written, nothing is handed out. And nothing is handed out that there is no room to keep.
+A queue may have a delivery limit, which a reader cannot ask for: a message that was delivered more
+often and came back without an acknowledgement is thrown away. So a batch that could not be appended
+is appended from its file before anything else is asked of the queue, and nothing is delivered as
+long as bronze cannot be written, or as long as there is no room to keep it.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ from pipelines.platform.warehouse import Warehouse
 MOST_MESSAGES = 20_000
 MOST_BYTES = 32 << 20
 _ROOM = 2 * MOST_BYTES
-"""What has to be free before a queue hands anything out: for a batch, here and in bronze."""
+"""How much must be free before a queue delivers anything: room for a batch, here and in bronze."""
 _NAME_LENGTH = 211
-"""Letters of a file's name: 255 less an ending, less that of a draft."""
+"""The most letters of a file's name: 255 without an ending and the ending of a draft."""
 REMEMBERED = 600.0
-"""Seconds after which a server has seen that a connection is gone (two heartbeats) and offers again
-what was handed out over it. What has not come again by the end of the queue then never will."""
+"""Seconds after which a server has noticed that a connection is gone (two heartbeats) and offers
+again what was delivered over it. What has not come again by the end of the queue then never
+will."""
 
 
 def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -> int:
-    """Appends what waits in the queues now; gives how many messages that were.
+    """Appends what waits in the queues now; gives how many messages that was.
 
-    Raises `amqp.connection.Refused` or `Unreachable` for what the server does, and any other
-    OSError for what fails on this side.
+    Raises `amqp.connection.Refused` or `Unreachable` for failures of the server, and any other
+    OSError for failures on this side.
     """
     assert source.rabbitmq is not None
     count = 0
@@ -88,7 +89,8 @@ def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -
 
 
 def _finished(warehouse: Warehouse, source: Source, queue: str) -> int:
-    """Appends what an earlier run was handed out and could not append; how many messages."""
+    """Appends what was delivered to an earlier run that could not append it; gives how many
+    messages."""
     if not _file(warehouse, source, queue, ending="rows").exists():
         return 0
     return Landing(warehouse, source, queue).finish()
@@ -104,8 +106,8 @@ def _file(warehouse: Warehouse, source: Source, queue: str, *, ending: str) -> P
 
 
 def _file_name(queue: str) -> str:
-    """A name of a file for a queue, which may be longer than files may be called: of that one
-    its beginning, and what tells it from others."""
+    """The name of a file for a queue. A queue's name may be longer than a file's may be: then it is
+    the beginning of the name, and what tells it from others."""
     name = urllib.parse.quote(queue, safe="")
     if len(name) <= _NAME_LENGTH:
         return name
@@ -124,13 +126,13 @@ class _Note(TypedDict):
 
 
 class Landing:
-    """How the messages of one queue come into bronze, with the note on them and the file of those
-    that are being appended.
+    """How the messages of one queue come into bronze, with the note about them and the file of the
+    batch that is being appended.
 
     The note has `next`, the offset of the next message; `held`, digests of messages that are in
     bronze and not known to be acknowledged, and `at`, when the last of them came; `adding`, digests
-    of the batch that is being appended from `next` on; `writer`, by which a catalog's table knows
-    the appends: where the note was lost and numbers begin anew, they are those of another one.
+    of the batch that is being appended from `next` on; and `writer`, the name of the appends in a
+    catalog's table. If the note was lost and numbers begin anew, they are those of another writer.
     """
 
     def __init__(self, warehouse: Warehouse, source: Source, queue: str) -> None:
@@ -154,7 +156,7 @@ class Landing:
             self._appended()
 
     def prepare(self) -> None:
-        """Sees that what a queue hands out can be kept; raises OSError where it cannot."""
+        """Makes sure that what a queue delivers can be kept; raises OSError if it cannot."""
         self._write()
         if self._warehouse.local:
             for place in (self._file.parent, self._warehouse.folder("bronze", "messages").parent):
@@ -162,14 +164,14 @@ class Landing:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
 
     def finish(self) -> int:
-        """Appends the batch that was handed out, and noted, and is not in bronze; gives the number
-        of its messages."""
+        """Appends a batch that was delivered and noted and is not in bronze; gives the number of
+        its messages."""
         count = len(self._adding)
         if count:
             try:
                 batch = pa.ipc.open_file(self._fetched.read_bytes()).get_batch(0)
             except FileNotFoundError:
-                # The queue hands it out again.
+                # The queue delivers it again.
                 self._adding = []
                 count = 0
             except (OSError, ValueError) as error:
@@ -183,7 +185,7 @@ class Landing:
         return count
 
     def append(self, taken: Sequence[Delivery]) -> int:
-        """Appends those of the messages that bronze has not; gives their number."""
+        """Appends those of the messages that bronze does not have; gives their number."""
         left = self._held.copy()
         new = []
         for delivery in taken:
@@ -202,20 +204,21 @@ class Landing:
         return len(new)
 
     def acknowledged(self, taken: Sequence[Delivery]) -> None:
-        """The queue has forgotten these messages."""
+        """Note that the queue has forgotten these messages."""
         self._held -= Counter(delivery.digest for delivery in taken)
         self._write()
         self._fetched.unlink(missing_ok=True)
 
     def drained(self) -> None:
-        """The queue was read to its end: what is held and did not come again was acknowledged after
-        all, if the server had seen before that the connection was gone."""
+        """Note that the queue was read to its end: messages that are held and did not come again
+        were acknowledged after all, if the server had noticed before that the connection was
+        gone."""
         if self._held and self._offered_again:
             self._held.clear()
             self._write()
 
     def _appended(self) -> None:
-        """Bronze has what was being added."""
+        """Note that bronze has what was being added."""
         self._next += len(self._adding)
         self._held.update(self._adding)
         self._adding = []
@@ -262,8 +265,8 @@ class Landing:
         return table.where(own & (F.col("offset") == offset)).first() is not None
 
     def _after_bronze(self) -> int:
-        """The offset after the highest that bronze has, or had, of the queue; silver knows it where
-        bronze was put back alone."""
+        """The offset after the highest one that bronze has, or had, of the queue; silver knows it
+        if bronze alone was restored from a backup."""
         own = (F.col("source") == self._source.name) & (F.col("topic") == self._queue)
         following = trimmed(self._warehouse, self._source.name).following(self._queue)
         for table in (("bronze", "messages"), ("silver", "cdc")):

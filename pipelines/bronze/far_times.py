@@ -1,14 +1,14 @@
-"""Messages of Kafka whose time Spark cannot hold: they are read and appended without it.
+"""Messages of Kafka whose time Spark cannot hold, read and appended without Spark.
 
-A producer may give any number of milliseconds as the time of a message, and brokers up to 3.x take
-it: nanoseconds by mistake, say. Spark counts in microseconds, and its source fails for the whole
-batch, again and again, with a message among them for which these are too many.
+A producer may give any number of milliseconds as the time of a message, and brokers up to 3.x
+accept it: nanoseconds by mistake, for example. Spark counts in microseconds, and if there is a
+message with too many of them, its source fails for the whole batch, again and again.
 
-So where a batch failed, what it was to read is looked through. Partitions that have such a message
-are read up to their end without Spark; its time becomes the last of the calendar (or the first),
-and the number that came is the header TIME_HEADER. The stream then begins anew behind what bronze
-has, as it does after a loss. A run that is killed meanwhile leaves nothing that is done twice:
-bronze tells how far it is.
+So when a batch failed, what it was to read is searched. Partitions that have such a message are
+read to their end without Spark; its time becomes the last of the calendar (or the first), and the
+number that came is kept in the header TIME_HEADER. Then the stream begins anew behind what bronze
+has, as after a loss. A run that is killed meanwhile leaves nothing that would be done twice, since
+bronze shows how far it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pipelines.platform.warehouse import Warehouse
 
 TIME_HEADER = "kafka.timestamp"
 _MOST = (1 << 63) // 1000 - 1
-"""Milliseconds, of which Spark makes microseconds of 64 bits."""
+"""The most milliseconds of which Spark can make microseconds of 64 bits."""
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 and 9999
 _BATCH_MESSAGES, _BATCH_BYTES = 20_000, 32 << 20
 
@@ -36,8 +36,8 @@ _BATCH_MESSAGES, _BATCH_BYTES = 20_000, 32 << 20
 def far_times(
     client: Client, waits: Iterable[Waiting], planned: Mapping[Partition, int]
 ) -> list[Waiting]:
-    """What waits in those partitions that have such a message, in what a batch was planned to read
-    of them."""
+    """What waits in those partitions in which such a message is among those that a batch was
+    planned to read."""
 
     def has_one(wait: Waiting) -> bool:
         partition = Partition(wait.topic, wait.partition)
@@ -49,7 +49,7 @@ def far_times(
 
 
 def planned_ends(checkpoint: str) -> dict[Partition, int]:
-    """Where the batch ends that a stream planned last; empty where it planned none."""
+    """Where the last planned batch of a stream ends; empty if none was planned."""
     batches = [int(file.name) for file in Path(checkpoint, "offsets").glob("[0-9]*")]
     if not batches:
         return {}
@@ -68,7 +68,7 @@ def planned_ends(checkpoint: str) -> dict[Partition, int]:
 def append_apart(
     warehouse: Warehouse, source: Source, client: Client, *, waits: Iterable[Waiting], stop: Stop
 ) -> int:
-    """Appends what waits in some partitions; gives how many messages that were."""
+    """Appends what waits in some partitions; gives how many messages that was."""
     count = 0
     for topic, number, start, end in waits:
         partition = Partition(topic, number)

@@ -1,16 +1,16 @@
-"""Which files of a source were read, as what number: the progress of files as a transport.
+"""Which files of a source were read, and as which number: the progress of files as a transport.
 
-One JSON file for each micro-batch, `000000.json` and so on, in a folder of the checkpoint. It is
-written before the append of the batch, whole or not at all; `000000.done` beside it says that the
-append was made. So after a kill at any moment the batch without `.done` is offered once more, under
-the same writer and number, and the table itself knows whether it has it; but one of files that the
-table was found to hold, `adopted`, was never to be appended. Ordinals go on over batches and are
-never given twice.
+There is one JSON file for each micro-batch, `000000.json` and so on, in a folder of the checkpoint.
+It is written before the append of the batch, whole or not at all; `000000.done` beside it says that
+the append was made. So after a kill at any moment the batch without `.done` is offered once more,
+under the same writer and number, and the table itself knows whether it has it. Only a batch of
+files that the table was found to hold, `adopted`, was never to be appended. Ordinals go on over
+batches and are never given twice.
 
 Every hundredth batch gathers the files of the hundred before it, every ten thousandth those of ten
-thousand, and so on; what was gathered is removed. So each file is written a few times in the log's
-life, and a reader opens some hundred files however long that was. Who reads while another run
-removes begins anew.
+thousand, and so on; the gathered files are removed. So each file is written only a few times in the
+log's life, and a reader opens some hundred files however long the log is. A reader that meets the
+removals of another run begins again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ingest.sql.headers import header_value
 from pipelines.platform.warehouse import Warehouse
 
 GATHERED = 100
-"""How many batches, and again how many gatherings of one size, one file takes the place of."""
+"""How many batches, and again how many gatherings of one size, one file replaces."""
 _ATTEMPTS = 20
 _PAUSE = 0.05
 
 
 class Listed(NamedTuple):
     """A file as it is now: its size in bytes, its time of modification in ns since 1970. `path` is
-    what it is known by, see `known_by`; `digest` of its content, where that was looked at."""
+    the name that it is known by, see `known_by`; `digest` of its content, if that was looked at."""
 
     path: str
     size: int
@@ -56,23 +56,23 @@ class Numbered(NamedTuple):
     digest: str | None = None
 
     def changed(self, now: Listed) -> bool:
-        """Whether the file may be another one by now: a copy has another time, too."""
+        """Whether the file may be another one by now; a copy of it has another time, too."""
         return (self.size, self.modified) != (now.size, now.modified)
 
     def copied(self, now: Listed) -> bool:
-        """Whether a file of another time is the same by its content."""
+        """Whether a file with another time has the same content."""
         return self.digest is not None and self.digest == now.digest
 
 
 def known_by(path: str, root: str | None) -> str:
-    """What a file is known by in bronze and in the log: its path relative to the project's folder
-    where it lies there, so that a project may be moved or copied; else its path."""
+    """The name of a file in bronze and in the log: its path relative to the project's folder if it
+    lies there, so that a project may be moved or copied; otherwise its path."""
     inside = f"{root}/"
     return path[len(inside) :] if root is not None and path.startswith(inside) else path
 
 
 def located(name: str, root: str | None) -> str:
-    """Where the file lies that is known by `name`."""
+    """Where the file is that is known by `name`."""
     return name if root is None else os.path.join(root, name)
 
 
@@ -84,10 +84,11 @@ class FileBatch(NamedTuple):
 
 
 class FileLog:
-    """The log in `folder`. `writer` is made with it and stays the same as long as it exists.
+    """The log in `folder`. `writer` is made together with it and stays the same as long as it
+    exists.
 
-    `files` holds every file by what it is known by, with `root` as the project's folder. `pending`
-    is the batch that may or may not have been appended.
+    `files` has every file by the name that it is known by, with `root` as the project's folder.
+    `pending` is the batch that may or may not have been appended.
     """
 
     def __init__(self, folder: str, *, root: str | None = None) -> None:
@@ -103,7 +104,7 @@ class FileLog:
                 self._load()
                 break
             except FileNotFoundError as error:
-                # Another run removes what it has gathered.
+                # Another run is removing files that it has gathered.
                 if attempt == _ATTEMPTS - 1:
                     raise ValueError(f"{error.filename} is missing") from error
                 time.sleep(_PAUSE)
@@ -122,11 +123,11 @@ class FileLog:
         appended = batch["adopted"] or self._path(newest, "done").exists()
         self.pending = None if appended else FileBatch(newest, own)
         for file in self._from(newest, 0):
-            # Of a file that is there twice, the newest record is how it is.
+            # If a file is there twice, its newest record counts.
             self.files.setdefault(file.path, file)
 
     def _from(self, newest: int, first: int) -> Iterator[Numbered]:
-        """The files of the batches from `first` to `newest`, the newest batches' first."""
+        """The files of the batches from `first` to `newest`, those of the newest batches first."""
         number, known = newest, False
         while number >= first:
             batch = self._record(number)
@@ -135,7 +136,8 @@ class FileLog:
             known = number > first and batch["before"] is not None
             if known:
                 yield from (self._known(file) for file in batch["before"])
-            # What was gathered begins with the files of another gathering batch, or with all.
+            # The first batch of a gathering, whose own files are known by now, is another gathering
+            # batch, or the first of all.
             number = _gathered_since(number) if known else number - 1
             if known and number == first:
                 return
@@ -150,7 +152,7 @@ class FileLog:
         return self._next_number == 0
 
     def register(self, files: Iterable[Listed]) -> FileBatch:
-        """Gives new files their ordinals, in this order, and keeps them as the next batch."""
+        """Gives new files their ordinals, in this order, and notes them as the next batch."""
         numbered = [
             Numbered(file.path, self._next_ordinal + index, *file[1:])
             for index, file in enumerate(files)
@@ -158,13 +160,13 @@ class FileLog:
         return self._add(numbered)
 
     def adopt(self, files: Sequence[Numbered], *, following: int = 0) -> None:
-        """Keeps files that the table holds already: from a checkpoint that was lost, or, under the
-        ordinals they have, as they are now. No new one has an ordinal below `following`."""
+        """Notes files that the table has already: those of a lost checkpoint, or, under their
+        ordinals, files as they are now. No new file gets an ordinal below `following`."""
         self._next_ordinal = max(self._next_ordinal, following)
         self.done(self._add(files, adopted=True))
 
     def drop(self, batch: FileBatch, paths: Collection[str]) -> FileBatch:
-        """The batch without files that turned out unreadable; their ordinals are not given
+        """The batch without files that turned out to be unreadable; their ordinals are not given
         again."""
         kept = FileBatch(batch.number, tuple(f for f in batch.files if f.path not in paths))
         for path in paths:
@@ -173,7 +175,7 @@ class FileLog:
         return kept
 
     def done(self, batch: FileBatch) -> None:
-        """The batch is in the table."""
+        """Note that the batch is in the table."""
         self._path(batch.number, "done").touch()
         self.pending = None
         if _gathers(batch.number):
@@ -188,7 +190,7 @@ class FileLog:
                     old.unlink(missing_ok=True)
 
     def _known(self, stored: Sequence[Any]) -> Numbered:
-        """A file of the log, which once held the paths of all files."""
+        """A file of the log, which once had the whole paths of all files."""
         path, *rest = stored
         return Numbered(known_by(path, self._root), *rest)
 
@@ -227,7 +229,7 @@ class FileLog:
 
 def last_given(folder: str) -> dict[str, int]:
     """The name under which a log's batches are appended, and the last number that it has given;
-    nothing where there is no log, or none that can be read."""
+    nothing if there is no log, or none that can be read."""
     try:
         newest = max(int(file.stem) for file in Path(folder).glob("*.json"))
         record = json.loads(Path(folder, f"{newest:06}.json").read_text(encoding="utf-8"))
@@ -237,12 +239,12 @@ def last_given(folder: str) -> dict[str, int]:
 
 
 def _gathers(number: int) -> bool:
-    """Whether the record of a batch also holds files of those before it."""
+    """Whether the record of a batch also holds the files of batches before it."""
     return number > 0 and number % GATHERED == 0
 
 
 def _gathered_since(number: int) -> int:
-    """The first of the batches whose files the record of a gathering batch holds."""
+    """The first batch whose files the record of a gathering batch holds."""
     span = GATHERED
     while number % (span * GATHERED) == 0:
         span *= GATHERED
@@ -250,7 +252,7 @@ def _gathered_since(number: int) -> int:
 
 
 def _settle(folder: Path) -> None:
-    """Makes a rename last through a power cut, where the file system lets a folder be synced."""
+    """Makes a rename survive a power cut, if the file system can sync a folder."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -264,7 +266,8 @@ def _settle(folder: Path) -> None:
 
 
 def files_in_bronze(warehouse: Warehouse, source: str) -> DataFrame:
-    """Its `ordinal` and `path`, a row a message; those of captured records, too."""
+    """The `ordinal` and `path` of bronze's files, a row for each message, captured records
+    included."""
     captured = F.expr(f"decode({header_value(FILE_HEADER)}, 'UTF-8')")
     file = F.split(captured, " ", 2)
     table = warehouse.read("bronze", "messages")

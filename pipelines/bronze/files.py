@@ -1,13 +1,14 @@
 """Files to bronze: list, number, register, append, in micro-batches, exactly once.
 
 A batch is registered before it is appended. One that a killed run left behind is appended unless
-bronze has it already, which the mark in the table's log tells, or the ordinals of its files, since
-an append is one commit. The lease on the source keeps a second run away. Where tables live in a
-catalog, a killed run may still be at work in a cluster that outlives it: there the table takes the
-log's writer and the batch's number, which each append carries, once. (Locally that would double the
-cost of a small append: Delta Lake computes the state of the whole table to look a writer up.)
+bronze has it already; the mark in the table's log tells that, or the ordinals of its files, since
+an append is one commit. The lease on the source keeps a second run away. If tables are in a
+catalog, a killed run may still be at work in a cluster that outlives it. So there each append
+carries the log's writer and the batch's number, and the table takes each number once. (Locally that
+would double the cost of a small append, because Delta Lake computes the state of the whole table to
+look a writer up.)
 
-Where the checkpoint is lost, bronze itself tells which files it has.
+If the checkpoint is lost, bronze itself tells which files it has.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ from pipelines.terminal.console import counted
 
 MOST_FILES = 1000
 MOST_BYTES = 1 << 30
-# A task that is handed the contents of files by Spark holds several at once.
+# A task that gets the contents of files from Spark holds several at once.
 MOST_CONTENT = 128 << 20
-# Fewer tasks than files: to start a task costs as much as to read some hundred kilobytes.
+# Fewer tasks than files, since starting a task costs as much as reading some hundred kilobytes.
 TASK_BYTES = 32 << 20
 _TELL_OF_THE_NEXT = 20
-"""Of so many files that were read last, the messages tell of those in the next."""
+"""From how many of the last files the number of messages in the next ones is estimated."""
 _OF_A_FILE = re.compile(r"\[(PATH_NOT_FOUND|FAILED_READ_FILE)")
-"""In what Spark says of a file that it cannot read."""
+"""Matches what Spark says about a file that it cannot read."""
 _STAMPED = f"{COLUMNS}, ingested_at timestamp"
 
 
@@ -103,8 +104,8 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
 
 
 def reach(source: Source, root: str) -> Reached:
-    """Counts the files that match now, those of a URI by Spark; raises PlatformError where their
-    folder does not exist, or the store does not answer."""
+    """Counts the files that match now, those of a URI by Spark; raises PlatformError if their
+    folder does not exist or the store does not answer."""
     path = _declared(source).path
     if is_uri(path):
         listed = list_uri(_any_session(), source.name, path)
@@ -115,14 +116,14 @@ def reach(source: Source, root: str) -> Reached:
 
 
 def _any_session() -> SparkSession:
-    """Spark, for who has no tables yet."""
+    """A Spark session for callers without tables."""
     with tempfile.TemporaryDirectory(prefix="ingest-", ignore_cleanup_errors=True) as scratch:
         return spark(warehouse=Path(scratch))
 
 
 def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
-    """A few records of the newest files, or of the oldest; raises PlatformError where their folder
-    does not exist, or only Spark could list them."""
+    """A few records of the newest files, or of the oldest; raises PlatformError if their folder
+    does not exist or only Spark could list them."""
     declared = _declared(source)
     if is_uri(declared.path):
         raise PlatformError(
@@ -146,7 +147,7 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
 def _first_or_last(
     path: str, number: int, declared: Files, *, root: str, count: int, sampling: Sampling
 ) -> list[Message]:
-    """The first records of a file, or its last, which takes to read all of it."""
+    """The first records of a file, or its last ones, for which the whole file is read."""
     with open(located(path, root), "rb") as stream:
         messages = (
             Message.of(
@@ -168,15 +169,15 @@ def _ordered(files: list[Listed], declared: Files) -> list[Listed]:
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
-    """How many files bronze has not read; None where only Spark could list them, or they cannot be
-    listed now. Raises SourceError where the log of files is damaged."""
+    """How many files bronze has not read; None if only Spark could list them, or if they cannot be
+    listed now. Raises SourceError if the log of files is damaged."""
     new = _unread(warehouse, source, file_log(warehouse, source.name))
     return None if new is None else len(new)
 
 
 def messages_to_read(warehouse: Warehouse, source: Source) -> int | None:
-    """About how many messages the files hold that bronze has not read: by what those that it read
-    last came to for their size. None where that is not known, as of the first files."""
+    """About how many messages the files have that bronze has not read, judging by how many the last
+    files had for their size. None if that is not known, as with the first files."""
     log = file_log(warehouse, source.name)
     new = _unread(warehouse, source, log)
     if not new:
@@ -222,7 +223,7 @@ def file_log(warehouse: Warehouse, source: str) -> FileLog:
 
 
 class _Reader:
-    """Appends batches of one source; names in `bad` what turns out unreadable."""
+    """Appends batches of one source; adds to `bad` the files that turn out to be unreadable."""
 
     def __init__(
         self,
@@ -240,13 +241,13 @@ class _Reader:
         self._bad = bad
 
     def adopt(self, listed: Sequence[Listed]) -> list[str]:
-        """Fills a new log with the files that bronze holds, as they are now, and those that it may
-        have held until retention took their messages; gives what there is to say of these."""
+        """Fills a new log with the files that bronze has, as they are now, and with those that it
+        may have had until retention removed their messages; gives the sentences on the latter."""
         now = {file.path: file for file in listed}
         held = {}
         found = files_in_bronze(self._warehouse, self._source.name).distinct()
         stored = sorted((row["ordinal"], row["path"]) for row in found.collect())
-        # A path that was read twice has two; the later one counts.
+        # A path that was read twice has two ordinals; the later one counts.
         for ordinal, name in stored:
             path = known_by(name, self._warehouse.root)
             file = now.get(path, Listed(path, 0, 0))
@@ -267,8 +268,8 @@ class _Reader:
         ]
 
     def changed(self, listed: Sequence[Listed]) -> list[str]:
-        """The files that are no longer what was read. A copy with another time is what it was, and
-        the log has it as it is from then on."""
+        """The files that are no longer what was read. A copy with another time is the same file,
+        and the log has it with that time from then on."""
         log = self._log.files
         suspected = {f.path: f for f in listed if f.path in log and log[f.path].changed(f)}
         same_size = [f for f in suspected.values() if f.size == log[f.path].size]
@@ -288,12 +289,12 @@ class _Reader:
         batch = self._log.pending
         if batch is None:
             return 0
-        # Of files without a record bronze has no row, and Delta takes no append twice.
+        # Bronze has no row of files without a record, and Delta takes no append twice.
         if self._warehouse.has_append("bronze", "messages", (self._log.writer, batch.number)):
             self._log.done(batch)
             return 0
         ordinals = F.col("ordinal").isin([file.ordinal for file in batch.files])
-        # Bronze of before files were known by their place in the project has their whole paths.
+        # Bronze from before files were known by their place in the project has their whole paths.
         known = {
             name for f in batch.files for name in (f.path, located(f.path, self._warehouse.root))
         }
@@ -305,7 +306,8 @@ class _Reader:
         return self._append(batch)
 
     def append_new(self, files: Sequence[Listed]) -> int:
-        """Registers and appends those of the files that can be read; gives their messages."""
+        """Registers and appends those of the files that can be read; gives the number of their
+        messages."""
         if is_uri(self._files.path):
             good, bad = held_whole(files, most=most_held(self._warehouse.session))
         else:
@@ -314,7 +316,8 @@ class _Reader:
         return self._append(self._log.register(good)) if good else 0
 
     def _append(self, batch: FileBatch) -> int:
-        """Appends a batch without the files that turn out unreadable; gives its messages."""
+        """Appends a batch without the files that turn out to be unreadable; gives the number of its
+        messages."""
         once = (self._log.writer, batch.number)
         messages = 0
         while batch.files:
@@ -326,7 +329,7 @@ class _Reader:
             except IngestError:
                 raise
             except Exception as error:
-                # A task's failure comes as an error of Spark's or, as it is, of Py4J's.
+                # The failure of a task comes as an error of Spark or, untranslated, of Py4J.
                 bad = self._unreadable(batch.files, error)
                 if not bad:
                     raise SourceError(
@@ -342,7 +345,7 @@ class _Reader:
         return messages
 
     def _unreadable(self, files: Sequence[Numbered], error: Exception) -> list[Unreadable]:
-        """The files for which an append failed; none where it failed for something else."""
+        """The files because of which an append failed; none if it failed for another reason."""
         named = unreadable(error)
         if named is not None:
             return [named]
@@ -389,13 +392,13 @@ class _Reader:
 
 
 def _stamped(read: Read) -> Read:
-    """What `read` gives, ingested now."""
+    """What `read` gives, with the present time as the time of ingestion."""
     now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
     return with_constant(read, "ingested_at", now)
 
 
 def _parts(files: Sequence[Listed], most_bytes: int) -> Iterator[list[Listed]]:
-    """Micro-batches, in order: some files each, not too many and not too large."""
+    """The files in micro-batches, in order: not too many and not too large."""
     part: list[Listed] = []
     size = 0
     for file in files:
@@ -410,7 +413,8 @@ def _parts(files: Sequence[Listed], most_bytes: int) -> Iterator[list[Listed]]:
 
 
 def _groups(files: Sequence[Numbered]) -> list[list[Numbered]]:
-    """The files of each task: the largest first, each to the task that has least so far."""
+    """The files of each task: the largest files first, each to the task that has the least so
+    far."""
     tasks = max(1, min(len(files), sum(file.size for file in files) // TASK_BYTES))
     groups: list[list[Numbered]] = [[] for _ in range(tasks)]
     sizes = [0] * tasks

@@ -1,7 +1,7 @@
-"""A connection to RabbitMQ, whose failures are sentences.
+"""A connection to RabbitMQ, with a sentence for every failure.
 
-The driver is `pika`; nothing outside of this package knows it. Headers of messages are read by
-`tables` in its place.
+The driver is `pika`; nothing outside of this package knows it. The headers of messages are read by
+`tables` instead of the driver.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingConnection
 
 KNOCK_SECONDS = 5.0
-"""As long as an address has to answer; as long again to agree on a protocol and a login."""
+"""How long an address may take to answer, and again to agree on a protocol and a login."""
 HEARTBEAT = 120
-"""Seconds after which the server looks whether who reads is still there. Between two reads nobody
-answers it: an append has to take less than twice as long."""
+"""Seconds after which the server checks whether its reader is still there. Between two reads nobody
+answers it, so an append has to take less than twice as long."""
 _LOGIN = "correct rabbitmq.user and rabbitmq.password"
 
 
@@ -31,13 +31,14 @@ class Refused(OSError):
 
 
 class Unreachable(OSError):
-    """No node of the server answers, or a connection to it broke, or what it holds does not come;
+    """No node of the server answers, or a connection to it broke, or what it holds does not arrive;
     the text says where."""
 
 
 class Tls(NamedTuple):
-    """How a server is known: by whom its certificate is signed (None: whom the system trusts), and
-    its name there where that is not its address; the key and certificate with which to answer."""
+    """How a server is recognised: by whom its certificate must be signed (None: by anyone whom the
+    system trusts), and its name there if that is not its address; and the key and certificate with
+    which to answer it."""
 
     ca_file: str | None
     server_name: str | None
@@ -83,7 +84,7 @@ def connect(server: Server) -> Iterator[BlockingConnection]:
     except exceptions.AMQPError as error:
         raise Unreachable(f"{server.where} (the connection broke: {_reason(error)})") from None
     finally:
-        # It gives back what was fetched and not read, which a stream refuses by an error.
+        # Closing gives back what was fetched and not read, which a stream refuses with an error.
         with suppress(exceptions.AMQPError, OSError):
             if connection.is_open:
                 connection.close()
@@ -132,7 +133,7 @@ def _opened(server: Server) -> BlockingConnection:
         except OSError as error:
             refusals.append(f"{host}:{port} ({error.strerror or error})")
         except Exception as error:
-            # What times out on the way to a connection is none of pika's AMQPErrors.
+            # A timeout on the way to a connection is not one of pika's AMQPErrors.
             if not type(error).__module__.startswith("pika."):
                 raise
             refusals.append(f"{host}:{port} (nothing there speaks AMQP 0-9-1)")
@@ -193,7 +194,7 @@ def _raise_if_refused(error: Exception, server: Server) -> None:
 
 
 def _refusal(text: str, server: Server) -> Refused:
-    """A channel that the server closed: what was asked of a queue cannot be."""
+    """The error for a channel that the server closed: a queue cannot give what it was asked for."""
     queue = re.search(r"queue '(.+?)' in vhost", text)
     named = f"the queue {queue[1]!r}" if queue else "a queue"
     if "home node" in text:
@@ -217,7 +218,7 @@ def _refusal(text: str, server: Server) -> Refused:
 
 
 def _ended(code: int, text: str, server: Server) -> Refused | Unreachable:
-    """A connection that the server closed."""
+    """The error for a connection that the server closed."""
     if code == 541:
         return Refused(
             f"{server.where} failed inside (541 {text}): a stream with compressed batches cannot be"
@@ -227,7 +228,7 @@ def _ended(code: int, text: str, server: Server) -> Refused | Unreachable:
 
 
 def _reason(error: Exception) -> str:
-    """What pika says at the root of a failed connection."""
+    """What pika says is at the root of a failed connection."""
     cause: Any = error.args[0] if error.args else error
     while getattr(cause, "exception", None) is not None:
         cause = cause.exception

@@ -1,9 +1,9 @@
 """A message of RabbitMQ as bronze keeps it.
 
-The body is the value. Headers stay headers, their values as text; the properties and where the
-message was sent to are headers that begin with `rabbitmq.`. What only tells of a delivery is left
-out: the same message is the same row however often it is sent. Properties and types of headers:
-AMQP 0-9-1 specification, 4.2.5.5 and 4.2.6; RabbitMQ, "AMQP 0-9-1 Errata", field types.
+The body is the value. Headers stay headers, with their values as text; the properties, and where
+the message was sent to, become headers that begin with `rabbitmq.`. What only belongs to a delivery
+is left out, so the same message is the same row however often it is delivered. Properties and types
+of headers: AMQP 0-9-1 specification, 4.2.5.5 and 4.2.6; RabbitMQ, "AMQP 0-9-1 Errata", field types.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipelines.bronze.amqp.tables import Table
 PREFIX = "rabbitmq."
 OFFSET_HEADER = "x-stream-offset"
 MILLIS_HEADER = "timestamp_in_ms"
-"""Set by RabbitMQ itself where it stamps messages (`message_interceptors`, or the plugin
-rabbitmq_message_timestamp); the property is in seconds, and the publisher's."""
+"""Set by RabbitMQ itself if it stamps messages (`message_interceptors`, or the plugin
+rabbitmq_message_timestamp); the property is in seconds, and comes from the publisher."""
 _OF_DELIVERY = frozenset((OFFSET_HEADER, "x-delivery-count", "x-acquired-count"))
 _PROPERTIES = tuple(
     """
@@ -36,9 +36,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Delivery(NamedTuple):
-    """A message as it was handed out. `tag` is by what it is acknowledged; `again`: the server may
-    have handed it out before, which it did not where that is false (RabbitMQ, "Reliability Guide",
-    Consumer Side)."""
+    """A message as it was delivered. `tag` is what acknowledges it. `again`: the server may have
+    delivered it before; if false, it certainly has not (RabbitMQ, "Reliability Guide", Consumer
+    Side)."""
 
     tag: int
     again: bool
@@ -46,8 +46,8 @@ class Delivery(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Tells the message from another: its body, its headers and properties, its id among them
-        where the publisher gave one."""
+        """Tells the message from others by its body, headers and properties, its id included if the
+        publisher gave one."""
         found = hashlib.blake2b(digest_size=16)
         found.update(repr((self.record.headers, self.record.timestamp)).encode())
         found.update(self.record.value or b"")
@@ -55,7 +55,7 @@ class Delivery(NamedTuple):
 
 
 def delivery(method: Any, properties: Any, body: bytes) -> Delivery:
-    """What the driver hands on, with its place in the stream where it has one."""
+    """What the driver hands over, with its offset in the stream if it has one."""
     headers: Table = properties.headers or []
     record = Record(
         body,
@@ -75,7 +75,7 @@ def offset_of(properties: Any) -> int:
 
 
 def _number(headers: Table, name: str) -> int | None:
-    """The integer that a header is; a sender's text of the same name is none."""
+    """The integer in a header; a text of a sender with the same name is none."""
     found = [value for key, value in headers if key == name and type(value) is int]
     return found[-1] if found else None
 
@@ -114,6 +114,6 @@ def _text(value: Any) -> str:
 
 
 def _millis(seconds: int | None, millis: int | None) -> int | None:
-    """When the message was stamped; what is no time of this calendar stays a header alone."""
+    """When the message was stamped; a time outside of this calendar stays a header only."""
     found = seconds * 1000 if millis is None and seconds is not None else millis
     return found if found is not None and 0 <= found <= _LAST_MILLI else None

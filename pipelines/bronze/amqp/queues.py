@@ -1,6 +1,6 @@
-"""What queues of RabbitMQ hold and hand out.
+"""What queues of RabbitMQ hold and deliver.
 
-A stream keeps its messages and is read from any offset ("Streams", "Consuming with AMQP 0-9-1":
+A stream keeps its messages and can be read from any offset ("Streams", "Consuming with AMQP 0-9-1":
 `x-stream-offset`, a prefetch is required). Classic and quorum queues forget what is acknowledged.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 
 PATIENCE = 30.0
-"""Seconds in which a stream has to hand out a message that it holds."""
+"""Seconds within which a stream has to deliver a message that it holds."""
 QUIET = 1.0
-"""Seconds after which a stream that counts no message is taken to hold none, and a queue that hands
-out nothing to have no more now."""
+"""Seconds after which a stream that counts no message is taken to be empty, and a queue that
+delivers nothing to have nothing more for now."""
 _AHEAD = 500
 _CHUNK_AHEAD = 20_000
 
@@ -35,7 +35,7 @@ def exists(connection: BlockingConnection, queue: str) -> bool:
         channel.queue_declare(queue, passive=True)
         channel.close()
     except ChannelClosedByBroker as error:
-        # Of a queue whose node is starting it is 404, too.
+        # A queue whose node is just starting gives 404, too.
         if "no queue" in error.reply_text:
             return False
         raise
@@ -43,10 +43,10 @@ def exists(connection: BlockingConnection, queue: str) -> bool:
 
 
 def check_type(connection: BlockingConnection, queue: str, declared: str) -> None:
-    """Raise Refused where a queue is not of the type that is declared.
+    """Raise Refused if a queue is not of the declared type.
 
-    A stream's argument without a prefetch is refused by every type, each in its own words, so that
-    nothing is handed out.
+    Every type refuses the argument of a stream without a prefetch, each in its own words, so
+    nothing is delivered by this.
     """
     from pika.exceptions import ChannelClosedByBroker
 
@@ -68,7 +68,7 @@ def check_type(connection: BlockingConnection, queue: str, declared: str) -> Non
 
 
 def counted(connection: BlockingConnection, queue: str) -> int:
-    """The messages that a queue has to hand out; of a stream about as many as it holds."""
+    """How many messages a queue has to deliver; for a stream, about as many as it holds."""
     channel = connection.channel()
     count = int(channel.queue_declare(queue, passive=True).method.message_count)
     channel.close()
@@ -76,11 +76,11 @@ def counted(connection: BlockingConnection, queue: str) -> int:
 
 
 def stream_span(connection: BlockingConnection, queue: str) -> tuple[int, int] | None:
-    """The lowest offset that a stream holds, and the one after its last message; None where it
-    holds none. Raises Unreachable where it says that it does and hands out none in time.
+    """The lowest offset that a stream holds, and the one after its last message; None if it holds
+    none. Raises Unreachable if it claims to hold some and delivers none in time.
 
-    Two readers are left to the end of the connection: to end one gives back what it was handed out,
-    which a stream refuses, and with it the connection.
+    Two consumers stay until the connection ends: ending one gives back what it was delivered, which
+    a stream refuses by closing the connection.
     """
     lowest = _lowest(connection, queue)
     return None if lowest is None else (lowest, _last(connection, queue) + 1)
@@ -89,8 +89,8 @@ def stream_span(connection: BlockingConnection, queue: str) -> tuple[int, int] |
 def read_stream(
     connection: BlockingConnection, queue: str, start: int, *, end: int
 ) -> Iterator[Delivery]:
-    """The messages of a stream from `start` up to, not including, `end`, which it has; the first
-    may lie higher than asked for. Offsets that stand for no message are left out."""
+    """The messages of a stream from `start` up to, but not including, `end`, which it has. The
+    first one may be higher than asked for. Offsets that stand for no message are left out."""
     channel = _channel(connection, _AHEAD)
     arguments: dict[str, Any] = {OFFSET_HEADER: start}
     given = channel.consume(queue, arguments=arguments, inactivity_timeout=PATIENCE)
@@ -101,7 +101,7 @@ def read_stream(
         offset = offset_of(properties)
         if offset >= end:
             return
-        # A stream is read by whole chunks: what stands before `start` in its chunk comes too.
+        # A stream delivers whole chunks, so messages before `start` in its chunk come too.
         if offset >= start:
             yield one
         if offset == end - 1:
@@ -129,8 +129,8 @@ def _lowest(connection: BlockingConnection, queue: str) -> int | None:
 def _last(connection: BlockingConnection, queue: str) -> int:
     """The offset of a stream's last message.
 
-    Reading begins with the last chunk, which is handed out in one go; what is answered after its
-    first message is answered after all of it.
+    Reading begins with the last chunk, which is delivered in one go; so the answer to a question
+    that is asked after its first message comes after all of them.
     """
     channel = _channel(connection, _CHUNK_AHEAD)
     found: list[tuple[int, int]] = []
@@ -155,7 +155,7 @@ def _last(connection: BlockingConnection, queue: str) -> int:
 
 
 def _await(connection: BlockingConnection, found: list[Any], seconds: float) -> None:
-    """Work on what comes in until something is found, at most so long."""
+    """Process what arrives until something is found, at most for this long."""
     deadline = time.monotonic() + seconds
     while not found and time.monotonic() < deadline:
         connection.process_data_events(time_limit=QUIET / 4)
@@ -168,7 +168,7 @@ def _channel(connection: BlockingConnection, ahead: int) -> BlockingChannel:
 
 
 def peek(connection: BlockingConnection, queue: str, most: int) -> list[Delivery]:
-    """The oldest messages of a classic or quorum queue, which are put back where they stood."""
+    """The oldest messages of a classic or quorum queue, which are put back to their places."""
     channel = _channel(connection, most)
     taken: list[Delivery] = []
     while len(taken) < most:
@@ -182,8 +182,8 @@ def peek(connection: BlockingConnection, queue: str, most: int) -> list[Delivery
 
 
 class Drain:
-    """A classic or quorum queue from which messages are taken until they are acknowledged; what is
-    not goes back to it when the connection ends."""
+    """Takes messages from a classic or quorum queue until they are acknowledged; those that are not
+    go back to it when the connection ends."""
 
     def __init__(self, connection: BlockingConnection, queue: str, *, most: int) -> None:
         self._most = most
@@ -191,8 +191,8 @@ class Drain:
         self._given = self._channel.consume(queue, inactivity_timeout=QUIET)
 
     def take(self, most_bytes: int) -> list[Delivery]:
-        """The next messages, in order: not more than the drain's most, and not many more bytes;
-        fewer where the queue hands out no more for now."""
+        """The next messages, in order: not more than the most that the drain takes, and not many
+        more bytes than `most_bytes`; fewer if the queue has no more for now."""
         taken: list[Delivery] = []
         size = 0
         for method, properties, body in self._given:
@@ -205,11 +205,11 @@ class Drain:
         return taken
 
     def acknowledge(self, last: Delivery, *, ends: bool) -> None:
-        """Let the queue forget all up to `last`; returns when the server has heard of it. Where the
-        drain `ends`, nothing is handed out in place of what is forgotten: it would go back unread,
-        which a delivery limit counts."""
+        """Let the queue forget all messages up to `last`; returns when the server has heard of it.
+        If the drain `ends`, nothing is delivered in their place: it would go back unread, which a
+        delivery limit counts."""
         if ends:
             self._channel.cancel()
         self._channel.basic_ack(last.tag, multiple=True)
-        # Answered in order: after the acknowledgement.
+        # Answers come in order, so this one comes after the acknowledgement.
         self._channel.basic_qos(prefetch_count=self._most)

@@ -1,9 +1,10 @@
 """The headers of a message, as AMQP 0-9-1 writes them: a field table.
 
-The driver's own decoder ends the connection over what senders do write (a time beyond the calendar,
-a double that is no number), and cuts doubles to integers. Here every table has entries, whatever is
-in it: where a list or a table within cannot be read, its value is its bytes; where an entry has no
-known type, whose length nobody knows, that one and what follows it are the bytes of REST.
+The driver's own decoder closes the connection over things that senders do write (a time beyond the
+calendar, a double that is no number), and cuts doubles to integers. Here every table has entries,
+whatever it contains. If a list or a table within it cannot be read, its value is its bytes. If an
+entry has an unknown type, whose length nobody knows, that entry and everything after it become the
+bytes of REST.
 
 Source: AMQP 0-9-1 specification, 4.2.5.5; RabbitMQ, "AMQP 0-9-1 Errata", field types.
 """
@@ -18,9 +19,9 @@ from decimal import Decimal
 from typing import Any
 
 REST = "rabbitmq.headers"
-"""The name of the bytes of a table from its first entry on that cannot be read."""
+"""The name of the bytes of a table from its first unreadable entry on."""
 DEPTH = 100
-"""Levels of lists and tables within each other; what is deeper stays bytes."""
+"""How many levels of lists and tables are read; what is nested deeper stays bytes."""
 Table = list[tuple[str, Any]]
 _FRAME = struct.Struct(">BHL")
 _HEADER_FRAME = 2
@@ -48,8 +49,9 @@ def decode_table(data: bytes) -> Table:
 
 
 def decode_frame(data: bytes, decode: Callable[[bytes], Any]) -> Any:
-    """What `decode`, the driver's, makes of the first frame in `data`: how many bytes that has, and
-    the frame. The headers of a message's properties are a Table, which the driver never sees."""
+    """What `decode`, the driver's function, makes of the first frame in `data`: how many bytes it
+    has, and the frame. The headers in a message's properties become a Table, which the driver never
+    sees."""
     if data[:1] != bytes([_HEADER_FRAME]) or len(data) < _FRAME.size:
         return decode(data)
     _, channel, size = _FRAME.unpack_from(data)
@@ -69,7 +71,8 @@ def decode_frame(data: bytes, decode: Callable[[bytes], Any]) -> Any:
 
 
 def _without_headers(payload: bytes) -> tuple[bytes, bytes | None]:
-    """The payload of a header frame less the table in it, and the table; None without one."""
+    """The payload of a header frame without the table in it, and the table; None if there is
+    none."""
     reader = _Reader(payload, _BEFORE_FLAGS)
     flags = more = reader.number(">H")
     if not flags & _HEADERS:
@@ -87,7 +90,7 @@ def _without_headers(payload: bytes) -> tuple[bytes, bytes | None]:
 
 
 class _Reader:
-    """Reads on in some bytes; raises ValueError behind their end."""
+    """Reads bytes in order; raises ValueError behind their end."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
@@ -113,8 +116,8 @@ class _Reader:
 
 
 def _value(reader: _Reader, depth: int) -> Any:
-    """The value of an entry: lists and tables as Python's own, text that is no UTF-8 as bytes, a
-    time beyond the calendar as its seconds, a double that is no number as the text of that."""
+    """The value of an entry: lists and tables as Python's own, text that is not UTF-8 as bytes, a
+    time beyond the calendar as its seconds, a double that is no number as its text."""
     kind = reader.take(1)
     if kind in _NUMBERS:
         return reader.number(_NUMBERS[kind])
@@ -141,7 +144,8 @@ def _value(reader: _Reader, depth: int) -> Any:
 
 
 def _nested(kind: bytes, data: bytes, depth: int) -> Any:
-    """A list, or a table; at the outermost level the bytes of one that cannot be read whole."""
+    """A list or a table; on the outermost level, the bytes of one that cannot be read
+    completely."""
     try:
         if depth == DEPTH:
             raise ValueError(f"more than {DEPTH} levels")

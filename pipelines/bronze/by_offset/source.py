@@ -1,13 +1,13 @@
-"""One streaming data source of Spark for whatever is read by offset.
+"""One streaming data source of Spark for everything that is read by offset.
 
 What is particular to a broker is a `Client`: which partitions there are, what each holds, and the
 messages between two offsets. Everything else is here: where to begin, how much a micro-batch takes,
-partitions that turn up later, messages that are gone before they were read, and that a batch which
-is done again has the same messages.
+partitions that appear later, messages that are gone before they were read, and that a repeated
+batch has the same messages.
 
-A stream's offset is, for each partition, where reading it began and how far it went. The first of
-the two makes a batch repeatable: a partition that a batch met for the first time begins, when that
-batch is done again after a crash, where it began then.
+The offset of a stream says for each partition where reading it began and how far it went. The
+former makes a batch repeatable: if a batch met a partition for the first time and is repeated after
+a crash, the partition begins where it began then.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ try:
         SupportsTriggerAvailableNow,
     )
 except ModuleNotFoundError:
-    # Spark 4.0 and 4.1 know no limits, and fix by themselves where a query ends that is to take
-    # what is there now.
+    # Spark 4.0 and 4.1 have no limits. They decide themselves where a query ends that takes what is
+    # there now.
     class ReadLimit: ...  # type: ignore[no-redef]
 
     class ReadMaxRows(ReadLimit): ...  # type: ignore[no-redef]
@@ -44,21 +44,21 @@ except ModuleNotFoundError:
 
 
 MOST_MESSAGES = 500_000
-"""As many are in one micro-batch at most."""
+"""The most messages of one micro-batch."""
 TASK_MESSAGES = 50_000
-"""So many are read by one task, of however many partitions they are: a task costs as much as to
-read some thousand."""
+"""How many messages one task reads, of any number of partitions: a task costs as much as reading
+some thousand."""
 _BATCH_MESSAGES, _BATCH_BYTES = 2000, 8 << 20
 _ASKED_AGAIN, _PAUSE = 5, 2.0
-"""How often, with as many seconds between, what ends below the place that was reached is asked for
-once more before it is taken to be made anew."""
+"""How often, and with how many seconds in between, a partition that ends below the place already
+reached is asked again before it is taken to be made anew."""
 _MARK = "queue stopped"
 
 Offsets = dict[str, list[int]]
 """For each partition, `topic/number`, where reading began and where it goes on."""
 Starting = Literal["earliest", "latest"] | Mapping[str, int]
-"""Where a stream without a checkpoint begins: by the name of a partition, what is not named at the
-earliest."""
+"""Where a stream without a checkpoint begins: by name of a partition; partitions that are not named
+begin at the earliest."""
 
 
 class Partition(NamedTuple):
@@ -78,7 +78,7 @@ class Partition(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What a partition holds: the lowest offset, and the one that its next message will have.
+    """What a partition holds: its lowest offset, and the one that its next message will have.
     `replica`: it is read from a copy, which may lack the newest messages for a while."""
 
     lowest: int
@@ -87,8 +87,7 @@ class Span(NamedTuple):
 
 
 class Gone(Exception):
-    """A partition no longer holds messages that were to be read; `lowest` is what it begins with
-    now."""
+    """A partition no longer holds messages that were to be read; it begins with `lowest` now."""
 
     def __init__(self, lowest: int) -> None:
         super().__init__(lowest)
@@ -96,8 +95,8 @@ class Gone(Exception):
 
 
 class Client(Protocol):
-    """A way to a broker. It is pickled to where Spark reads: it holds no connection, and may hold a
-    password, which is why it is no option of the data source (Spark shows options).
+    """A way to a broker. It is pickled and sent to where Spark reads, so it holds no connection. It
+    may hold a password, so it is no option of the data source, since Spark shows options.
 
     Both methods raise OSError, or an error of their own, whose text is shown to the user.
     """
@@ -106,8 +105,9 @@ class Client(Protocol):
         """Every partition there is now, and what it holds."""
 
     def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
-        """The messages of a partition from `start` up to, not including, `end`, in order. An offset
-        that the broker skips has no message. Raises Gone where the first of them are not there."""
+        """The messages of a partition from `start` up to, but not including, `end`, in order. An
+        offset that the broker skips has no message. Raises Gone if the first of them are no longer
+        there."""
 
 
 def stream(
@@ -127,9 +127,9 @@ def stream(
     """
     reached = noted(Path(checkpoint), "offsets")
     if starting == "latest" and not reached and _was_empty(client, Path(checkpoint)):
-        # Nothing was there to be passed over: all that comes is later.
+        # Nothing was there that could be skipped, so everything that comes is later.
         starting = "earliest"
-    # A class of its own carries what it needs inside itself, not as options: batches are planned in
+    # A subclass carries what it needs in itself instead of in options, since batches are planned in
     # another process.
     about = {
         "client": client,
@@ -143,8 +143,8 @@ def stream(
 
 
 def _was_empty(client: Client, checkpoint: Path) -> bool:
-    """Whether nothing was there when the query without a checkpoint was first begun, which no
-    offset of its own tells."""
+    """Whether nothing was there when the query was first begun that has no checkpoint; no offset of
+    its own tells that."""
     note = checkpoint / "began_empty"
     try:
         if not note.exists() and not client.spans():
@@ -155,9 +155,9 @@ def _was_empty(client: Client, checkpoint: Path) -> bool:
 
 
 def noted(checkpoint: Path, kind: Literal["offsets", "commits"]) -> Offsets:
-    """The offset of the newest batch that is planned, or done; empty where there is none.
+    """The offset of the newest batch that is planned, or done; empty if there is none.
 
-    A file of `offsets` is a version, a line about the batch, and a line for each source.
+    A file in `offsets` has a version, a line about the batch, and a line for each source.
     """
     batches = [int(file.name) for file in checkpoint.glob(f"{kind}/[0-9]*")]
     if not batches:
@@ -166,13 +166,13 @@ def noted(checkpoint: Path, kind: Literal["offsets", "commits"]) -> Offsets:
     try:
         found: Offsets = json.loads(lines[2])
     except (ValueError, LookupError):
-        # Damaged: the query says so.
+        # It is damaged, which the query will say.
         return {}
     return found
 
 
 class Stopped(Exception):
-    """Reading cannot go on. Spark hands an exception on as text, in which `stopped` finds it."""
+    """Reading cannot go on. Spark hands an exception over as text, in which `stopped` finds it."""
 
     def __init__(self, text: str) -> None:
         self.text = " ".join(text.split())
@@ -184,11 +184,11 @@ class Lost(Stopped):
 
 
 class Recreated(Stopped):
-    """A partition was deleted and made anew: its offsets begin again."""
+    """A partition was deleted and made anew, so its offsets begin again."""
 
 
 def stopped(error: Exception) -> Stopped | None:
-    """What ended reading, from the text in which Spark hands it on; None where something else
+    """What ended reading, found in the text that Spark hands over; None if something else
     failed."""
     found = re.search(rf"{_MARK} (\w+): ([^\n]*)", str(error))
     if found is None:
@@ -198,15 +198,16 @@ def stopped(error: Exception) -> Stopped | None:
 
 
 def lost_before(partition: Partition, start: int, upto: int) -> Lost:
-    """That a partition begins with `upto`, and what was to be read from `start` on is gone."""
+    """The error that a partition begins with `upto`, and messages from `start` on that were to be
+    read are gone."""
     return Lost(
         f"{partition} no longer holds its messages {start}-{upto - 1}, which were not read yet"
     )
 
 
 def check_following(partition: Partition, span: Span, reached: int) -> None:
-    """Raise Recreated where a partition ends below the place that was reached in it; of a replica
-    that tells nothing."""
+    """Raise Recreated if a partition ends below the place that was reached in it; with a replica
+    that means nothing."""
     if span.following < reached and not span.replica:
         raise Recreated(
             f"{partition} was read up to {reached} and ends at {span.following} now:"
@@ -280,8 +281,8 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._most)
 
     def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:
-        """How far a micro-batch that begins at `start` goes. Spark 4.0 and 4.1 say neither: there a
-        batch begins where the checkpoint ended and takes all there is."""
+        """How far a micro-batch goes that begins at `start`. Spark 4.0 and 4.1 give neither
+        argument: there a batch begins where the checkpoint ended and takes everything."""
         held = self._spans() if self._held is None else self._held
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = self._reached if start is None else start
@@ -289,7 +290,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 return planned(held, begin, most=most, starting=self._starting)
             except Recreated:
-                # Or told by a node that lacks the newest messages, for a moment.
+                # Or a node answered that lacks the newest messages for a moment.
                 time.sleep(_PAUSE)
                 held = self._spans()
                 if self._held is not None:
@@ -326,7 +327,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Stopped(str(error)) from None
 
     def _records(self, partition: Partition, start: int, end: int) -> Iterator[Record]:
-        """The messages of a slice, and where some are gone what says so."""
+        """The messages of a slice and, if some are gone, a record that says so."""
         while start < end:
             try:
                 for record in self._client.read(partition, start=start, end=end):
@@ -335,7 +336,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield record
                 return
             except Gone as error:
-                # Of what is still there, nothing is passed over.
+                # Nothing that is still there is skipped.
                 upto = min(max(error.lowest, start + 1), end)
                 if self._lost == "fail":
                     raise lost_before(partition, start, upto) from None
@@ -347,17 +348,17 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def planned(
     held: Mapping[Partition, Span], start: Offsets, *, most: int | None, starting: Starting
 ) -> Offsets:
-    """How far a batch goes that begins at `start` and takes `most` messages, all where that is
-    None. Of each partition it takes a share by what waits there, and at least one message.
+    """How far a batch goes that begins at `start` and takes `most` messages, or all if that is
+    None. It takes from each partition a share by what waits there, and at least one message.
 
-    Raises Recreated, or Stopped where it is to begin with, where a partition ends below the place
-    from which it is to be read. A replica that does has nothing new yet.
+    Raises Recreated, or Stopped at the beginning of a stream, if a partition ends below the place
+    from which it is to be read. A replica that ends there has nothing new yet.
     """
     offsets = {name: list(pair) for name, pair in start.items()}
     waiting: dict[str, int] = {}
     for partition, span in held.items():
         name = str(partition)
-        # What is there when a stream begins may be passed over; what comes later is read whole.
+        # What is there when a stream begins may be skipped; what comes later is read completely.
         first = span.lowest if start else _first(name, span, starting)
         _, reached = offsets.setdefault(name, [first, first])
         if name in start:
@@ -398,7 +399,7 @@ def _shared_out(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
 
 
 def portions(records: Iterable[Record], *, most: int, bytes_most: int) -> Iterator[list[Record]]:
-    """The records in lists that are bounded by number and bytes."""
+    """The records in lists that are limited in number and bytes."""
     portion: list[Record] = []
     size = 0
     for record in records:

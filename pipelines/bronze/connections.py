@@ -1,6 +1,6 @@
 """`ingest validate --connect`: whether what each source names is there.
 
-Without Spark, but for files that only Spark can list.
+It needs no Spark, except for files that only Spark can list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONNECTION = ("kind", "source", "reachable", "told")
 
 
 class Connection(NamedTuple):
-    """What became of trying one source."""
+    """The result of trying one source."""
 
     source: str
     reachable: bool
@@ -27,7 +27,7 @@ class Connection(NamedTuple):
 
 
 def tried(source: Source, root: Path) -> Connection:
-    """Reach for what the source names, schemas too; `root` is the project's folder."""
+    """Try to reach what the source names, schemas included; `root` is the project's folder."""
     try:
         reached = transport_of(source).reach(source, str(root))
     except IngestError as error:
@@ -40,8 +40,7 @@ def tried(source: Source, root: Path) -> Connection:
 
 
 def _lacking_schemas(source: Source) -> str | None:
-    """Why the schemas that messages refer to cannot be found, where the source says where they
-    are."""
+    """Why the schemas that messages refer to cannot be found, if the source says where they are."""
     folder, registry = (source.options.get(name) for name in ("schema_folder", "schema_registry"))
     if folder and not Path(folder).is_dir():
         return f"there is no folder {folder}: create it or correct options.schema_folder"

@@ -1,9 +1,9 @@
 """Folders of a file system that only Spark's JVM knows (`s3a://`, `abfss://`, `gs://`), listed.
 
-Spark's own source of files asks an object store for each file once more, to read nothing but its
-size: 100,000 requests where 100 answer, since one brings the names, sizes and times of a thousand.
-So Hadoop's file system is asked folder by folder, a few folders at once, and only folders in which
-the pattern can match. What it answers comes to Python as JSON, some thousand files at a time.
+Spark's own source of files asks an object store about each file once more, only to read its size:
+100,000 requests instead of 100, since one request brings the names, sizes and times of a thousand
+files. So Hadoop's file system is asked folder by folder, a few folders at a time, and only folders
+in which the pattern can match. Its answers come to Python as JSON, some thousand files at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
     @property
     def hidden(self) -> bool:
-        """Whether Spark reads no such file."""
+        """Whether Spark ignores such a file."""
         name = self.name
         return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
@@ -46,7 +46,8 @@ class HadoopFiles:
     """The file system of `uri`, as the session is configured for it."""
 
     def __init__(self, session: SparkSession, uri: str) -> None:
-        # Of a session with a JVM of its own; there is no other way to Hadoop's file systems.
+        # Only a session with a JVM of its own has this; there is no other way to Hadoop's file
+        # systems.
         jvm: Any = session._jvm
         configuration = session._jsparkSession.sessionState().newHadoopConf()
         self._path = jvm.org.apache.hadoop.fs.Path
@@ -59,8 +60,8 @@ class HadoopFiles:
         return _entry(json.loads(self._json.writeValueAsString(status)))
 
     def files(self, folder: str, enter: Callable[[str], bool]) -> Iterator[Entry]:
-        """The files in a folder and, of those below it, in the ones that `enter` is true of; what
-        is hidden is left out. Raises the JVM's FileNotFoundException where there is no folder."""
+        """The files in a folder and in those folders below it for which `enter` is true; hidden
+        ones are left out. Raises the JVM's FileNotFoundException if there is no folder."""
         below = [folder]
         with ThreadPoolExecutor(_FOLDERS) as pool:
             while below:
@@ -89,8 +90,8 @@ def _entry(status: dict[str, Any]) -> Entry:
 
 
 def _writer(jvm: Any) -> Any:
-    """A writer of JSON that looks at the fields of objects: to call their methods from here would
-    cost four round trips a file."""
+    """A writer of JSON that reads the fields of objects: calling their methods from here would cost
+    four round trips for each file."""
     mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
     accessor = jvm.com.fasterxml.jackson.annotation.PropertyAccessor
     visibility = jvm.com.fasterxml.jackson.annotation.JsonAutoDetect.Visibility
@@ -100,9 +101,9 @@ def _writer(jvm: Any) -> Any:
 
 
 def entering(tests: Sequence[Callable[[str], object] | None]) -> Callable[[str], bool]:
-    """Whether files that match can lie in a folder, given by its path below the one in which the
-    pattern begins: `tests` are of the parts of the pattern behind that, the file's own among them;
-    None is `**`, any depth."""
+    """A function that says whether matching files can lie in a folder, given by its path below the
+    folder in which the pattern begins. `tests` are those of the parts of the pattern behind that,
+    the file's own included; None is `**`, any depth."""
 
     def enter(below: str) -> bool:
         parts = below.split("/")

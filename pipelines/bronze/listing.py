@@ -27,9 +27,9 @@ _TOKEN = re.compile(
     r"|(?P<set>\[!?\]?[^]/]*\])|.",
     re.DOTALL,
 )
-"""Of a pattern, as Python's glob has them on a disk."""
+"""The parts of a pattern, as Python's glob reads them on a disk."""
 _END = re.compile(r"\\[Zz]\Z")
-"""What fnmatch puts at the end, as Python's version has it."""
+"""What fnmatch puts at the end of an expression, depending on Python's version."""
 _MOST_READ = 1 << 20
 _PARTS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
 
@@ -72,7 +72,8 @@ def list_local(
 
 
 def _is_text(path: str) -> bool:
-    """Whether a path can stand in a table: what is not UTF-8 in it comes as half a character."""
+    """Whether a path can stand in a table; bytes in it that are not UTF-8 come as half a
+    character."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -83,7 +84,7 @@ def _is_text(path: str) -> bool:
 def openable(
     files: Iterable[Listed], *, root: str | None = None
 ) -> tuple[list[Listed], list[Unreadable]]:
-    """The files that can be read, each with the digest of its content, and the others."""
+    """The files that can be read, each with the digest of its content, and those that cannot."""
     good = []
     bad = []
     for file in files:
@@ -100,7 +101,8 @@ def openable(
 
 
 def _digest(stream: FileIO, size: int) -> str:
-    """Of as many bytes as the file was said to have; about a second for a gigabyte."""
+    """The digest of as many bytes as the file was said to have; that takes about a second for a
+    gigabyte."""
     digest = hashlib.blake2b(digest_size=16)
     while size > 0 and (read := stream.read(min(size, _MOST_READ))):
         digest.update(read)
@@ -109,8 +111,8 @@ def _digest(stream: FileIO, size: int) -> str:
 
 
 def held_whole(files: Iterable[Listed], *, most: int) -> tuple[list[Listed], list[Unreadable]]:
-    """The files of a URI that Spark can read, which holds each as a whole, and those that are too
-    large: asked for one of them, it fails for its neighbours, too."""
+    """The files of a URI that Spark can read, and those that are too large. Spark holds each file
+    as a whole, and if it is asked for one that is too large, it fails for the others, too."""
     good = []
     bad = []
     for file in files:
@@ -126,7 +128,7 @@ def held_whole(files: Iterable[Listed], *, most: int) -> tuple[list[Listed], lis
 
 
 def most_held(session: SparkSession) -> int:
-    """As how many bytes Spark holds a file."""
+    """The most bytes that Spark holds of a file."""
     found = session.conf.get("spark.sql.sources.binaryFile.maxLength", None)
     return int(found) if found is not None else 2**31 - 1
 
@@ -183,7 +185,7 @@ def _asked_spark(session: SparkSession, pattern: str) -> list[Listed]:
 
 
 def escaped(path: str) -> str:
-    """A path in which Hadoop sees no pattern."""
+    """A path in which Hadoop finds no pattern."""
     return re.sub(r"([\\*?{}\[\]^])", r"\\\1", path)
 
 
@@ -201,12 +203,12 @@ def _missing(source: str, pattern: str, base: str) -> PlatformError:
 
 
 def _plain(pattern: str) -> str:
-    """The pattern without what glob.escape put into it."""
+    """The pattern without what glob.escape added to it."""
     return re.sub(r"\[([*?[])\]", r"\1", pattern)
 
 
 def _base(pattern: str) -> str:
-    """The part of a pattern that holds no wildcard, up to a whole folder; all of it where none is.
+    """The part of a pattern that has no wildcard, up to a whole folder; all of it if it has none.
 
     What glob.escape wrote (`[*]`) stands for itself.
     """
@@ -223,7 +225,8 @@ def _parted(pattern: str) -> tuple[str, str]:
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:
-    """What the pattern matches on a disk, too: a set reads there as fnmatch has it."""
+    """An expression for what the pattern would match on a disk; a set in it is read as fnmatch
+    reads it."""
     parts = []
     for token in _TOKEN.finditer(_one_slash(pattern)):
         if token.lastgroup == "set":

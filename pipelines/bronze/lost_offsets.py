@@ -1,25 +1,25 @@
-"""Messages that Kafka no longer holds though they were not read: found, noted, gone on after.
+"""Messages that Kafka no longer has although they were not read: found, noted, and gone on after.
 
-Before a stream begins, what the topics hold is compared with where the stream stands:
+Before a stream begins, what the topics hold is compared with the place that the stream has reached:
 
-1. A partition that begins above that place has lost the messages between (retention passed them).
-   Offsets that are missing further up are none: compaction and transactions leave such holes. A
-   partition that a topic was given since, and a topic that turned up since by the same pattern,
-   were to be read from their first offset; any other topic is read from where it begins.
-2. A topic that has another id than before, or ends below the place, was deleted and made anew. Its
-   offsets begin again, so its messages could be taken for copies of others: only a raised `epoch`
+1. If a partition begins above that place, it has lost the messages in between (retention removed
+   them). Missing offsets further up are no loss: compaction and transactions leave such holes. A
+   partition that was added to a topic, and a topic that appeared later and matches the same
+   pattern, were to be read from their first offset; any other topic is read from where it begins.
+2. If a topic has another id than before, or ends below the place, it was deleted and made anew. Its
+   offsets begin again, so its messages could be taken for copies of others. Only a raised `epoch`
    tells them apart, and until then the source stops.
-3. A topic that a pattern found and that is there no more took with it what was not read. Its id is
-   kept: a topic of its name that turns up later is one that was made anew. A topic that is not
-   declared any more is not missed.
-4. With `lost: go_on` each loss becomes a row of bronze without value, with the header GAP_HEADER,
-   at the first offset that is missing; and the stream's checkpoint is replaced by places to begin
-   at. What is to be done is noted first, so that a run which is killed half way is made whole.
+3. If a topic that a pattern found is no longer there, everything unread in it is lost. Its id is
+   kept: a topic of its name that appears later was made anew. A topic that is no longer declared is
+   not missed.
+4. With `lost: go_on` each loss becomes a row of bronze without a value, with the header GAP_HEADER,
+   at the first missing offset; and the stream's checkpoint is replaced by places to begin at. What
+   is to be done is noted first, so that a run which is killed half way is completed.
 
-Spark itself is told to fail where anything is gone that it was to read: what goes on while this is
-looked at, or while a batch is read, comes back here and is compared once more. Spark also fails for
-topics that are declared no more, and for new ones whose first messages are gone. These are no
-losses, and its checkpoint is replaced as after one.
+Spark itself is told to fail if anything is gone that it was to read. So what is lost while this
+comparison runs, or while a batch is read, comes back here and is compared once more. Spark also
+fails for topics that are no longer declared, and for new ones whose first messages are gone. These
+are no losses, and the checkpoint is replaced as after one.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _EARLIEST = -2
 
 
 class Loss(NamedTuple):
-    """Messages of a partition that are gone: from `first` to `last`; `last` is None where the topic
-    was deleted, and nobody knows what it held. `epoch` is the one in which they were sent;
-    `recreated` says that there is another topic of the name now."""
+    """Messages of a partition that are gone: from `first` to `last`; `last` is None if the topic
+    was deleted, since nobody knows what it held. `epoch` is the one in which they were sent;
+    `recreated` says that there is another topic of that name now."""
 
     partition: Partition
     first: int
@@ -74,7 +74,7 @@ class Loss(NamedTuple):
 
 
 class _Note(TypedDict, total=False):
-    """See SourceOffsets; a loss as Loss has it, with its partition's topic and number."""
+    """See SourceOffsets; a loss is stored like Loss, with the topic and number of its partition."""
 
     ids: dict[str, str]
     pattern: str | None
@@ -85,12 +85,12 @@ class _Note(TypedDict, total=False):
 
 
 class SourceOffsets:
-    """Where the stream of a source stands in its topics.
+    """How far the stream of a source has come in its topics.
 
-    Its note has the `ids` of the topics that were found, the `pattern` by which they were, the
-    `unread` ones among them that turned up since, and the `epoch`. `begin`: where a stream begins
-    that has no checkpoint of its own. `losses`, be there any or not, as long as the stream is to
-    begin anew and does not yet: they are to be in bronze by then.
+    Its note has the `ids` of the topics that were found, the `pattern` by which they were found,
+    those that appeared since and are `unread`, and the `epoch`. `begin`: where a stream begins that
+    has no checkpoint of its own. `losses` is there, even if empty, as long as the stream is to
+    begin anew and has not done so: they must be in bronze by then.
     """
 
     def __init__(self, warehouse: Warehouse, source: Source, checkpoint: str) -> None:
@@ -120,7 +120,7 @@ class SourceOffsets:
         return found
 
     def last_batch(self) -> float | None:
-        """When a batch ended that was the last, in seconds since 1970; None where none did."""
+        """When the last batch ended, in seconds since 1970; None if there was none."""
         commits = self._checkpoint.glob("commits/[0-9]*")
         return max((file.stat().st_mtime for file in commits), default=None)
 
@@ -130,7 +130,7 @@ class SourceOffsets:
         if noted is None:
             return self._kafka.starting_offsets
         begin = {topic: dict(offsets) for topic, offsets in noted.items()}
-        # Spark wants to be told of each partition; what is new is read whole.
+        # Spark wants an offset for each partition; new ones are read completely.
         for topic, number in held.spans if held is not None else ():
             begin.setdefault(topic, {}).setdefault(str(number), _EARLIEST)
         if held is not None:
@@ -138,7 +138,8 @@ class SourceOffsets:
         return json.dumps(begin)
 
     def losses(self, held: Held, read: Mapping[Partition, int] | None) -> list[Loss]:
-        """What is gone of that which is to be read next; `read` was so before `held` was asked."""
+        """What is gone of the messages that were to be read next. `read` was looked up before the
+        topics were asked what they hold."""
         followed, ends = self._followed(held, read), None
         ids, epoch = self._note.get("ids", {}), self._note.get("epoch", self._source.epoch)
         found = []
@@ -155,7 +156,7 @@ class SourceOffsets:
                 first = max(offset, ends.get(partition, 0))
                 if first < span.lowest:
                     found.append(Loss(partition, first, span.lowest - 1, self._source.epoch))
-        # What came back after it was gone for a while is read nowhere.
+        # A topic that came back after being gone for a while is not read yet.
         there = {partition.topic for partition in followed}
         back = [name for name in held.ids if name not in there and name in ids]
         found += (
@@ -166,7 +167,7 @@ class SourceOffsets:
         return found
 
     def check(self, losses: Sequence[Loss]) -> None:
-        """Raises SourceError where the source cannot go on after these losses."""
+        """Raises SourceError if the source cannot go on after these losses."""
         epoch = self._source.epoch
         raised = self._note.get("epoch", epoch) < epoch
         recreated = [loss for loss in losses if loss.recreated]
@@ -196,9 +197,9 @@ class SourceOffsets:
         raise SourceError(text)
 
     def go_on(self, losses: Sequence[Loss], held: Held, *, anew: bool = False) -> None:
-        """Notes the losses in bronze, and begins the stream anew behind them where Spark's own
-        checkpoint does not do, or is to be left (`anew`) for what bronze has. What is lost of a
-        topic that was away was noted when it went."""
+        """Notes the losses in bronze, and begins the stream anew behind them if Spark's own
+        checkpoint will not do, or is to be given up (`anew`) because of what bronze has. What was
+        lost in a topic that was away was noted when it went."""
         read = self.read()
         losses = [loss for loss in losses if not loss.recreated or loss.partition in (read or {})]
         followed = self._followed(held, read)
@@ -209,7 +210,8 @@ class SourceOffsets:
         lost = {loss.partition: loss for loss in losses}
         ends = self._ends()
         for partition, span in held.spans.items():
-            # What nobody followed is read from where it begins now: less of it would be a loss.
+            # A partition that was not followed is read from where it begins now; if it begins later
+            # by then, that is a loss.
             at = followed.get(partition, span.lowest)
             if at >= 0 and partition in followed:
                 at = min(max(at, ends.get(partition, 0)), span.following)
@@ -223,9 +225,9 @@ class SourceOffsets:
         self._set_down()
 
     def _followed(self, held: Held, read: Mapping[Partition, int] | None) -> dict[Partition, int]:
-        """The offsets that are to be read next of what is declared, by partition. Partitions that
-        were added, and topics that turned up by the same pattern, are to be read from 0. `read`:
-        None where the stream has not begun."""
+        """The offsets that are to be read next, by partition, of the topics that are declared.
+        Added partitions, and topics that appeared and match the same pattern, are to be read from
+        0. `read`: None if the stream has not begun."""
         if read is None:
             return {}
         followed = {at: offset for at, offset in read.items() if declares(self._kafka, at.topic)}
@@ -236,7 +238,7 @@ class SourceOffsets:
         return followed
 
     def _turned_up(self, held: Held, read: Mapping[Partition, int] | None) -> list[str]:
-        """The topics that the pattern of before found since, and that are not read yet."""
+        """The topics that the earlier pattern has found since, and that are not read yet."""
         pattern = self._kafka.topics_pattern
         if read is None or pattern is None or self._note.get("pattern") != pattern:
             return []
@@ -245,7 +247,7 @@ class SourceOffsets:
         return sorted(held.topics.keys() - known)
 
     def _stops_spark(self, held: Held) -> bool:
-        """Whether Spark would take what is declared by now for a loss."""
+        """Whether Spark would take for a loss what is declared by now."""
         read = offsets_read(str(self._checkpoint))
         if read is None:
             return False
@@ -255,7 +257,7 @@ class SourceOffsets:
         )
 
     def _remember(self, held: Held, read: Mapping[Partition, int] | None) -> None:
-        """Notes which topics those are that are read now."""
+        """Notes which topics are read now."""
         about = self._about(held, read)
         if any(self._note.get(name) != value for name, value in about.items()):
             self._note.update(about)
@@ -275,7 +277,7 @@ class SourceOffsets:
         return self._source.kafka
 
     def _set_down(self) -> None:
-        """Does what is noted; each step can be done again."""
+        """Does what is noted; each step can be repeated."""
         losses = [
             Loss(Partition(topic, number), first, last, epoch, recreated)
             for topic, number, first, last, epoch, recreated in self._note["losses"]
@@ -319,7 +321,7 @@ class SourceOffsets:
         return found.first() is not None
 
     def unread(self, waits: Sequence[Waiting]) -> list[Waiting]:
-        """What waits beyond that which bronze has."""
+        """What waits, without what bronze has already."""
         ends = self._ends()
         begun = (
             wait._replace(start=max(wait.start, ends.get(Partition(wait.topic, wait.partition), 0)))
@@ -328,8 +330,8 @@ class SourceOffsets:
         return [wait for wait in begun if wait.start < wait.end]
 
     def _ends(self) -> dict[Partition, int]:
-        """The offset after the highest that bronze has, by partition: a batch may be there whose
-        end a killed run did not note."""
+        """The offset after the highest one that bronze has, by partition: bronze may have a batch
+        whose end a killed run did not note."""
         own = (F.col("source") == self._source.name) & (F.col("epoch") == self._source.epoch)
         found = self._warehouse.read("bronze", "messages").where(own)
         ends = found.groupBy("topic", "partition").agg(F.max("offset"))
@@ -340,15 +342,15 @@ class SourceOffsets:
 
 
 def offsets_read(checkpoint: str) -> dict[Partition, int] | None:
-    """Where the batch of a stream ended that was committed last, or where the stream began; None
-    where it did not."""
+    """Where the last committed batch of a stream ended, or where the stream began; None if it did
+    not."""
     done = [int(name.name) for name in Path(checkpoint, "commits").glob("[0-9]*")]
     noted = Path("offsets", str(max(done))) if done else Path("sources", "0", "0")
     try:
         text = (Path(checkpoint) / noted).read_text(encoding="utf-8")
         offsets: Mapping[str, Mapping[str, int]] = json.loads(text.splitlines()[-1])
     except (OSError, ValueError, LookupError):
-        # Damaged, which the query says, or not there yet.
+        # It is not there yet, or damaged, which the query will say.
         return None
     return {
         Partition(topic, int(number)): offset

@@ -1,5 +1,5 @@
-"""Queues that are read by offset: their stream into bronze, what is said where it fails, a sample,
-and what waits."""
+"""Queues that are read by offset: their stream into bronze, what is said if it fails, a sample, and
+what waits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def append(
 ) -> Bronze:
     """Appends what the queues of a source have now.
 
-    Raises SourceError where they cannot be read from where the source stands.
+    Raises SourceError if they cannot be read from the place that the source has reached.
     """
     checkpoint = warehouse.checkpoint("bronze", source.name)
     if starting == "latest" and not begun(checkpoint):
@@ -61,7 +61,7 @@ def append(
 
 
 def _topics(source: Source, client: Client) -> set[str]:
-    """The topics that there are. Raises SourceError where that cannot be told."""
+    """The topics that exist. Raises SourceError if that cannot be found out."""
     try:
         return {partition.topic for partition in client.spans()}
     except OSError as error:
@@ -69,7 +69,7 @@ def _topics(source: Source, client: Client) -> set[str]:
 
 
 def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:
-    """The sentence on a stream that failed, and the way out of it; `checkpoint` is its folder."""
+    """The sentence on a stream that failed, and what to do about it; `checkpoint` is its folder."""
     where = f"source {source.name}:"
     match stopped(error):
         case None:
@@ -90,8 +90,8 @@ def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:
 
 
 def sampled(client: Client, sampling: Sampling) -> list[Message]:
-    """The newest or the oldest messages that all partitions hold, by their times, then offsets; as
-    many as are asked for, where there are. None is taken as read."""
+    """The newest or the oldest messages of all partitions, by their times, then offsets; as many as
+    are asked for, if there are so many. They do not count as read."""
     found: list[Message] = []
     for partition, span in client.spans().items():
         start, end = span.lowest, span.following
@@ -121,10 +121,11 @@ def unread(
     lost: Literal["fail", "go_on"],
     checkpoint: str,
 ) -> int:
-    """How many messages partitions hold above what a stream has `read`, which was looked up before
-    they were asked: a run may go on meanwhile.
+    """How many messages partitions have above what a stream has `read`. That was looked up before
+    the partitions were asked, since a run may advance meanwhile.
 
-    Raises SourceError where a run could not go on from there: it would with the same sentence.
+    Raises SourceError if a run could not go on from there, with the sentence that the run would
+    give.
     """
     count = 0
     for partition, span in held.items():

@@ -1,7 +1,7 @@
 """RabbitMQ to bronze: streams by offset, classic and quorum queues until they are empty.
 
-A queue is a topic of bronze with one partition, 0; a super stream is a topic, its partitions are
-those streams that are called like it with a number behind, from `-0` on.
+A queue is a topic of bronze with one partition, 0. A super stream is a topic; its partitions are
+the streams with its name and a number behind it, from `-0` on.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def reach(source: Source, root: str) -> Reached:
 
 
 def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
-    """A few messages of all queues; those of queues that are emptied go back to where they stood,
-    and are marked as handed out. Raises as `append` does, and PlatformError where the newest of
-    such a queue are asked for, which hands out its oldest."""
+    """A few messages of all queues. Those of queues that are emptied go back to their places,
+    marked as redelivered. Raises as `append` does, and PlatformError if the newest messages of such
+    a queue are asked for, since it delivers its oldest."""
     declared = _declared(source)
     try:
         if declared.queue_type == "stream":
@@ -89,8 +89,8 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
-    """How many messages the queues have that bronze has not; None where nobody answers. Raises
-    SourceError where a run could not go on."""
+    """How many messages the queues have that bronze does not; None if nobody answers. Raises
+    SourceError if a run could not go on."""
     declared, checkpoint = _declared(source), warehouse.checkpoint("bronze", source.name)
     read = queues.reached(checkpoint)
     try:
@@ -161,7 +161,8 @@ def _waiting(source: Source) -> int:
 
 
 def _unkept(source: Source, error: OSError, kept: Path) -> PlatformError:
-    """What fails on this side, with all that is fetched and not acknowledged still in the queue."""
+    """The error for a failure on this side, while everything fetched and not acknowledged is still
+    in the queue."""
     return PlatformError(
         f"source {source.name}: expected to keep what queues hand out in {error.filename or kept},"
         f" got: {error.strerror or error}; make room there or let it be written. What bronze has"

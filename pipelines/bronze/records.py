@@ -34,7 +34,8 @@ class Unreadable(NamedTuple):
 
 
 def unreadable(error: Exception) -> Unreadable | None:
-    """The file that a failed task names, from the text in which Spark hands its error on."""
+    """The file that a failed task names, found in the text that Spark hands over; None if it names
+    none."""
     found = re.search(rf'{_MARK} ("(?:[^"\\]|\\.)*"): ([^\n]*)', str(error))
     return found and Unreadable(json.loads(found[1]), found[2])
 
@@ -121,9 +122,9 @@ class _RecordBatchBuilder:
         start = len(records)
         for record in found:
             records.append(record)
-            size += len(record[0] or b"")
-            if record[2]:
-                size += sum(len(value or b"") for _, value in record[2])
+            size += len(record.value or b"")
+            if record.headers:
+                size += sum(len(value or b"") for _, value in record.headers)
             if len(records) == _MOST_ROWS or size >= _MOST_BYTES:
                 count = len(records) - start
                 self._spans.append((file, first, count))

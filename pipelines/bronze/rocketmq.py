@@ -1,9 +1,9 @@
 """RocketMQ to bronze: the queues of its topics by offset.
 
 A queue is numbered within its broker, a partition of bronze within its topic: the number of a
-partition is the queue's, plus 4096 for each broker that was met before the queue's own. In which
-order brokers were met stands in a note apart from the stream's checkpoint, which may have to be
-removed, and where the note is lost, in the messages that bronze has: each names its broker in a
+partition is that of the queue, plus 4096 for each broker that was met before the queue's own. The
+order in which brokers were met is in a note apart from the stream's checkpoint, which may have to
+be removed. If the note is lost, it is in the messages that bronze has: each names its broker in a
 header.
 """
 
@@ -82,8 +82,8 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
-    """How many messages the queues hold above those that bronze has; None where nobody answers.
-    Raises SourceError where a run could not go on."""
+    """How many messages the queues have above those that bronze has; None if nobody answers. Raises
+    SourceError if a run could not go on."""
     declared, checkpoint = _declared(source), warehouse.checkpoint("bronze", source.name)
     read = queues.reached(checkpoint)
     cluster = _cluster(declared)
@@ -112,7 +112,7 @@ def _cluster(declared: RocketMQ) -> Cluster:
 
 
 def _found(source: Source, cluster: Cluster) -> list[Queue]:
-    """The queues of all topics of a source, each of which answers."""
+    """The queues of all topics of a source; every topic must answer."""
     declared = _declared(source)
     where = f"source {source.name}:"
     try:
@@ -131,7 +131,7 @@ def _found(source: Source, cluster: Cluster) -> list[Queue]:
 
 
 def _cure(error: Refused) -> str:
-    """What to do where a server refuses."""
+    """What to do if a server refuses."""
     if isinstance(error, NoTopic):
         return "create the topic or correct rocketmq.topics"
     if isinstance(error, NoPermission):
@@ -146,9 +146,9 @@ class _Brokers(TypedDict):
 def _numbered(
     warehouse: Warehouse, source: Source, met: Iterable[str], *, noted: bool = True
 ) -> tuple[str | None, ...]:
-    """The brokers by number, None where nobody knows whose that was; those that a source meets for
-    the first time last: these keep their numbers where that is `noted`, which is for runs alone to
-    do."""
+    """The brokers by number, None for a number whose broker nobody knows. Brokers that a source
+    meets for the first time come last; they keep their numbers if this is `noted`, which only runs
+    may do."""
     note = Path(kept(warehouse, source.name), _NOTE)
     then = "bronze's messages name the brokers"
     before = read_whole(note, _Brokers, source=source.name, then=then)
@@ -160,7 +160,8 @@ def _numbered(
 
 
 class _Met(NamedTuple):
-    """The number of a broker in bronze, the name that messages there give, and how many do."""
+    """The number of a broker in bronze, the name that messages there give, and how many messages do
+    so."""
 
     number: int
     broker: str | None
@@ -168,8 +169,8 @@ class _Met(NamedTuple):
 
 
 def _placed(met: Iterable[_Met]) -> list[str | None]:
-    """The brokers by number. One without a message in bronze has a number all the same, which no
-    other may be given: the messages of both would be taken for copies."""
+    """The brokers by number. A number may belong to a broker without a message in bronze; no other
+    broker may get it, since the messages of both would be taken for copies."""
     brokers: list[str | None] = []
     for number, broker, _ in sorted(met, key=lambda one: (one.number, one.messages)):
         brokers += [None] * (number + 1 - len(brokers))
@@ -178,7 +179,8 @@ def _placed(met: Iterable[_Met]) -> list[str | None]:
 
 
 def _in_bronze(warehouse: Warehouse, source: Source) -> list[_Met]:
-    """The brokers as the messages in bronze name them; what stands for lost ones names none."""
+    """The brokers as the messages in bronze name them; rows that stand for lost messages name
+    none."""
     if not warehouse.exists("bronze", "messages"):
         return []
     found = (

@@ -31,13 +31,13 @@ def bronze_rows(messages: DataFrame, source: Source) -> DataFrame:
 
 
 def begun(checkpoint: str) -> bool:
-    """Whether a query has planned a batch, be what it noted of that whole or damaged."""
+    """Whether a query has planned a batch, even if its note of that is damaged."""
     return any(Path(checkpoint, "offsets").glob("[0-9]*"))
 
 
 def check_begins(warehouse: Warehouse, source: Source, topics: Collection[str]) -> None:
-    """Raises SourceError where a stream that is to begin at the end of `topics` (none: of any) is
-    not the first one over them: what came since the one before would be passed over."""
+    """Raises SourceError if a stream that is to begin at the end of `topics` (none: of any) is not
+    the first one over them: what came since the earlier one would be skipped."""
     found = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
     if topics:
         found = found.where(F.col("topic").isin(*topics))
@@ -55,11 +55,11 @@ def check_begins(warehouse: Warehouse, source: Source, topics: Collection[str]) 
 def append_stream(
     warehouse: Warehouse, source: Source, messages: DataFrame, *, checkpoint: str, stop: Stop
 ) -> int:
-    """Appends what the stream `messages` has now, in its micro-batches; gives how many there were.
+    """Appends what the stream `messages` has now, in its micro-batches; gives how many messages.
 
     `messages` is a streaming DataFrame with bronze's columns from `topic` to `headers`. On `stop`
-    the batch at work is given up: the next run does it again, and none is doubled. Raises what
-    Spark raises where the query fails.
+    the present batch is given up: the next run does it again, and nothing is doubled. Raises what
+    Spark raises if the query fails.
     """
     writer = (
         bronze_rows(messages, source)
@@ -78,7 +78,7 @@ def append_stream(
             if stop():
                 break
     finally:
-        # A query outlives the interest in it; an interrupted one is done again.
+        # A query would go on when nobody waits for it any more; an interrupted batch is repeated.
         query.stop()
     _count(query, counts)
     return sum(counts.values())
@@ -87,5 +87,5 @@ def append_stream(
 def _count(query: Any, counts: dict[int, int]) -> None:
     """Notes the messages of each batch; Spark remembers the last hundred batches."""
     for progress in query.recentProgress:
-        # Spark Connect gives the sum over the sources as None.
+        # With Spark Connect the sum over the sources is None.
         counts[progress["batchId"]] = sum(part["numInputRows"] for part in progress["sources"])

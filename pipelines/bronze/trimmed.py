@@ -1,8 +1,8 @@
-"""What retention has taken out of bronze of a source whose progress bronze itself tells, should the
-checkpoint be lost: files, and queues that forget what is acknowledged.
+"""What retention has removed from bronze, for sources whose progress bronze itself tells if the
+checkpoint is lost: files, and queues that forget what is acknowledged.
 
-Without it old files would be read once more, and be the newest that came; and numbers of messages
-would be given twice. So it stands apart from the checkpoint, which may have to be removed.
+Without it old files would be read once more and look like the newest ones, and numbers of messages
+would be given twice. It is kept apart from the checkpoint, which may have to be removed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pipelines.platform.warehouse import Warehouse
 
 
 class Trimmed(NamedTuple):
-    """All that came before `until` (s since 1970) may be gone. `numbers`: the highest that was
-    given, of partitions under no name, of offsets by queue."""
+    """Everything that came before `until` (s since 1970) may be gone. `numbers`: the highest
+    numbers that were given, of partitions under the empty name, of offsets by queue."""
 
     until: float = 0.0
     numbers: Mapping[str, int] = {}
 
     def following(self, queue: str = "") -> int:
-        """The first number that was never given, as far as this tells."""
+        """The first number that was never given, as far as is known here."""
         return self.numbers.get(queue, -1) + 1
 
 
@@ -38,15 +38,15 @@ class _Note(TypedDict):
 
 
 def trimmed(warehouse: Warehouse, source: str) -> Trimmed:
-    """What was noted last; nothing was taken out where there is no note. Raises SourceError where
-    the note is damaged."""
+    """What was noted last; without a note nothing was removed. Raises SourceError if the note is
+    damaged."""
     then = "bronze alone says then what was read, and what retention took out of it may come again"
     note = read_whole(_file(warehouse, source), _Note, source=source, then=then)
     return Trimmed(note["until"], note["numbers"]) if note is not None else Trimmed()
 
 
 def note_trimmed(warehouse: Warehouse, source: Source, *, until: float) -> None:
-    """Notes what retention is about to take out of bronze."""
+    """Notes what retention is about to remove from bronze."""
     if not (source.files or (source.rabbitmq and source.rabbitmq.queue_type != "stream")):
         # Brokers number what they hold, and tell where it begins.
         return

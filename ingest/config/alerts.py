@@ -1,4 +1,5 @@
-"""`checks:` of `conf/ingest.yml`: how far behind, and how much set aside, is still well."""
+"""`checks:` of `conf/ingest.yml`: how far behind sources and targets may be, and how much may be
+set aside."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from ingest.config.model import Broken, ConfigModel, Text, Whole
 
 _RANGE = re.compile(r"\[[^\]]+\]")
 _OF_TARGETS = re.compile(r"[A-Za-z0-9_*?]*")
-"""What of a pattern without ranges can match a target's name."""
+"""The only characters of a pattern without ranges that can match a target's name."""
 Count = Annotated[Whole, Field(ge=0)] | None
 
 
 class Bounds(ConfigModel):
-    """What is still well; None: whatever it is.
+    """What is still acceptable; None: anything.
 
     `freshness`: how long ago the newest change of a target may have happened. `lag`: how long a
-    message may wait for silver, or a change for its target. `rejects`: how many may be open, of a
-    source or of a target. `pending_ddl`: how many schema changes of a target may wait.
+    message may wait for silver, or a change for its target. `rejects`: how many may be open, for a
+    source or a target. `pending_ddl`: how many schema changes of a target may wait.
     """
 
     freshness: Duration = None
@@ -36,8 +37,8 @@ class Bounds(ConfigModel):
 class Checks(Bounds):
     """The bounds of all targets, those of `tables` by pattern, and who is told.
 
-    `gaps`: how many spans of messages of a source may have been gone before they were read. None
-    may, unless somebody says so: what is lost does not come by itself.
+    `gaps`: how many spans of messages of a source may have been gone before they were read. By
+    default none: what is lost does not come back by itself.
     """
 
     gaps: Count = 0
@@ -61,8 +62,8 @@ class Checks(Bounds):
                 yield ("tables", pattern), text
 
     def of(self, target: str) -> Bounds:
-        """The bounds of a target: what the patterns that match it say, the last one last, over
-        those of all."""
+        """The bounds of a target: those of all targets, overruled by the patterns in `tables` that
+        match it, of which the last one counts most."""
         said = {name: getattr(self, name) for name in Bounds.model_fields}
         for pattern, bounds in self.tables.items():
             if fnmatch.fnmatchcase(target.lower(), pattern.lower()):

@@ -1,4 +1,4 @@
-"""How often: the times that YAML writes as `15 minutes`, and `merge_every:` of a tables file."""
+"""Durations, which YAML writes as `15 minutes`, and `merge_every:` of a tables file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EITHER = rf"(?:{_TIME.pattern}|{_EVENTS.pattern})".replace(r"\d", "[0-9]")
 
 
 def _seconds(text: str) -> int | None:
-    """`15 minutes` as a number of seconds; None where the text is no time."""
+    """`15 minutes` as a number of seconds; None if the text is no duration."""
     found = _TIME.fullmatch(text)
     return int(found[1]) * _UNITS[found[2]] if found is not None else None
 
@@ -35,8 +35,8 @@ Duration = Annotated[int | None, BeforeValidator(_duration)]
 
 @dataclass(frozen=True, kw_only=True)
 class Cadence:
-    """How often a target is merged: once `seconds` have passed since it last was, or once so many
-    `events` wait, whichever comes first. None: that is no reason to merge it."""
+    """How often a target is merged: once `seconds` have passed since its last merge, or once
+    `events` changes wait, whichever comes first. None: that is no reason to merge it."""
 
     seconds: int | None = None
     events: int | None = None
@@ -52,10 +52,10 @@ class Cadence:
         return " | ".join(said)
 
     def due_at(self, merged_at: int | None) -> int | None:
-        """When the time has come for a target that was last merged at `merged_at`, both in
-        microseconds since 1970 UTC; None where time alone is no reason.
+        """When a target becomes due that was last merged at `merged_at`, both in microseconds since
+        1970 UTC; None if time alone does not make it due.
 
-        A target that never was is due at once.
+        A target that was never merged is due at once.
         """
         if merged_at is None:
             return 0
@@ -92,4 +92,4 @@ MergeEvery = Annotated[
         }
     ),
 ]
-"""A Cadence; in the YAML a time, a number of events, or both with `|` between them."""
+"""A Cadence; in the YAML a duration, a number of events, or both with `|` between them."""

@@ -1,9 +1,9 @@
-"""What a source's YAML says of its messages' values, as silver was decoded with it.
+"""What a source's YAML says about the values in its messages, as it was when silver was decoded.
 
 A value is decoded once, by the declarations of that day: a number that is called a date today was
-text yesterday. What is declared otherwise later must not meet in one column what was decoded
-before, so a source's Declaration is kept, and compared with today's. `keys` are no part of it: gold
-reads each row's key by the target's own, and another key is a schema change.
+text yesterday. Values that were decoded by different declarations must not meet in one column, so a
+source's Declaration is kept and compared with today's. `keys` are not part of it: gold reads the
+key of each row by the target's own, and another key is a schema change.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _SETTINGS = (
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """What steers the decoding of a source. `order` is null where it is what its format has by
-    default: positions of two orders must not meet in one table (semantics.md, 75). `options` holds
-    those that differ from their defaults, `columns` the declared types as written, by source table
-    as written."""
+    """What determines how a source is decoded. `order` is null if it is the default of the format;
+    positions of two orders must not meet in one table (semantics.md, 75). `options` holds those
+    that differ from their defaults, `columns` the declared types as written, by source table as
+    written."""
 
     time_zone: str | None = None
     order: str | None = None
@@ -66,7 +66,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changed_settings(before: Declaration, now: Declaration) -> list[str]:
-    """What concerns every table of the source and is declared otherwise now, in words."""
+    """What is declared otherwise now and concerns every table of the source, in words."""
     found = [
         f"{name} {_shown(getattr(now, name))} (was {_shown(getattr(before, name))})"
         for name in _SETTINGS
@@ -83,7 +83,7 @@ def changed_columns(
     before: Declaration, now: Declaration, table: tuple[str | None, str | None, str | None]
 ) -> list[str]:
     """The columns of one source table (db, schema, name), in lower case, that are declared with
-    another type now, or on one side alone."""
+    another type now, or only before or only now."""
     was, is_ = (_types(declared_for(each.columns, table)) for each in (before, now))
     return sorted(name for name in {*was, *is_} if was.get(name) != is_.get(name))
 
@@ -93,7 +93,7 @@ def _types(declared: Mapping[str, str]) -> dict[str, str]:
 
 
 def _telling(source: Source) -> dict[str, Any]:
-    """The options that a value may depend on and that are not what they are by default."""
+    """The options that differ from their defaults and that a value may depend on."""
     names = [source.format] if source.format != "auto" else list(FORMATS)
     found: dict[str, Any] = {}
     for format_ in (FORMATS[name] for name in names):

@@ -1,9 +1,9 @@
-"""What of a column may stand in gold: its values, or something in their place.
+"""What gold may hold of a column: its values, or something in their place.
 
 `hash` is the HMAC-SHA256 of a value's canonical text, in hex: equal values have equal hashes in all
-tables, so that they can be joined. `tokens` is the same for equal values of one column of one
-target and says nothing beyond it. Both need a secret, without which whoever guesses a value could
-confirm it; it is named by where it is found and stands in no file of the configuration. `null` is
+tables, so that they can be joined. `tokens` are equal for equal values of one column of one target
+and say nothing beyond that. Both need a secret, because without one anybody who guesses a value
+could confirm it. The configuration names where the secret is found and never contains it. `null` is
 a declared NULL.
 """
 
@@ -34,8 +34,8 @@ _EXPECTED = (
 
 
 class Mask(NamedTuple):
-    """What stands in place of a column's values. `type`: how they are spelled before they are
-    hashed, so that `007` and `7` are one number; None: as they came."""
+    """What stands in place of a column's values. `type`: the type by which they are spelled before
+    they are hashed, so that `007` and `7` are one number; None: as they came."""
 
     mode: MaskMode
     type: str | None = None
@@ -49,12 +49,12 @@ class ColumnOptions(NamedTuple):
 
     @property
     def held(self) -> str | None:
-        """The type that gold has the column with; None: whichever it comes with."""
+        """The type that the column has in gold; None: whatever type it comes with."""
         return "string" if self.mask in ("hash", "tokens") else self.type
 
 
 def column_options(given: Any) -> ColumnOptions:
-    """What is written of a column: a type, or keys with values; raises ValueError."""
+    """What is written about a column: a type, or keys with values; raises ValueError."""
     if isinstance(given, ColumnOptions):
         return given
     if isinstance(given, str) and given:
@@ -77,8 +77,8 @@ def column_options(given: Any) -> ColumnOptions:
 
 @dataclass(frozen=True)
 class MaskSecret:
-    """The secret of `hash` and `tokens`, as HMAC takes it: a key and two pads of it. `name` tells
-    it from another one and does not give it away."""
+    """The secret of `hash` and `tokens`, as HMAC takes it: a key and two pads made of it. `name`
+    tells it from another secret without giving it away."""
 
     name: str
     inner: bytes = field(repr=False)
@@ -99,7 +99,8 @@ class MaskSecret:
 
 
 def reference(given: str) -> str:
-    """Where a secret is found, as written; raises ValueError, which never repeats what it got."""
+    """Where a secret is found, as written; raises ValueError, which never repeats what it was
+    given."""
     if _REFERENCE.fullmatch(given) is None:
         raise ValueError(_EXPECTED)
     return given
@@ -108,7 +109,7 @@ def reference(given: str) -> str:
 def found_secret(
     given: str, *, environ: Mapping[str, str], root: Path, scopes: Scopes | None
 ) -> MaskSecret:
-    """The secret that a reference leads to; raises ValueError where it leads to none."""
+    """The secret that a reference leads to; raises ValueError if it leads to none."""
     found = _REFERENCE.fullmatch(given)
     assert found is not None, "the settings have been checked"
     if found["name"]:

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, as sentences: what was expected, what came, the nearest valid word."""
+"""Pydantic's findings as sentences: what was expected, what came, the nearest valid word."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXPECTED = {
 }
 _OF_MODELS = ("model_type", "model_attributes_type")
 SECRET = re.compile(r"password|secret|token|jaas|webhook|keystore\.key", re.IGNORECASE)
-"""Found in the name of an option or a setting whose value is nobody else's business."""
+"""Matches the names of options and settings whose values must not be shown."""
 _WORD = re.compile(r"'([^']*)'|(\d+)")
 
 
@@ -94,13 +94,13 @@ def nearest(given: Any, words: Iterable[str]) -> str:
 
 
 def _names_a_secret(place: Place) -> bool:
-    """Whether what stands there may be a secret, by its key."""
+    """Whether the value at this place may be a secret, judging by its key."""
     return any(isinstance(key, str) and SECRET.search(key) for key in place)
 
 
 def shown(given: Any) -> str:
-    """A value as a mistake quotes it: scalars whole but for the login in an address, anything
-    larger by its kind."""
+    """A value as a mistake quotes it: scalars completely, except for the login in an address;
+    larger values by their kind."""
     if given is None:
         return "null"
     if isinstance(given, bool):
@@ -122,7 +122,7 @@ def _keys(model: type[BaseModel], place: Place) -> list[str]:
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models that a key's value, or what it is a list or a mapping of, may be."""
+    """The models that a key's value may be, or the values in its list or mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in typing.get_args(annotation):

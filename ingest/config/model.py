@@ -1,8 +1,8 @@
 """What every part of the configuration is: a frozen model that refuses unknown keys.
 
-Its `rules` speak about several keys at once (exactly one transport, say). They see the values as
+Its `rules` are about several keys at once (exactly one transport, say). They see the values as
 written, before types are checked, and their findings are reported together with pydantic's own, so
-that one wrong type never hides another mistake.
+that a wrong type never hides another mistake.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class ConfigModel(BaseModel):
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
-        """The rules that `given`, the keys as written, breaks; must bear values of any type."""
+        """The rules that `given`, the keys as written, breaks; values of any type must be
+        expected."""
         yield from ()
 
     @model_validator(mode="wrap")
@@ -69,8 +70,8 @@ def said(text: str) -> PydanticCustomError:
 
 
 def each_once(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuses a name that stands twice, letter by letter: topics and queues that differ in case are
-    two."""
+    """Refuses a name that occurs twice, letter by letter: topics and queues whose names differ in
+    case are two."""
     for i, name in enumerate(names):
         if name in names[:i]:
             raise ValueError(f"`{name}` stands twice")
@@ -101,14 +102,14 @@ def _whole(value: Any) -> Any:
 
 
 def _within(number: int) -> int:
-    """Refuses what no column, and no option of Spark's, holds."""
+    """Refuses a number that no column, and no option of Spark, can hold."""
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"expected a number below 2^63, got {number}")
     return number
 
 
 def path_text(text: str) -> str:
-    """Refuses what is no path of this machine as it stands."""
+    """Refuses a text that is not a path of this machine as it stands."""
     if text.startswith("~"):
         raise ValueError(
             f"expected a path, got `{text}`: `~` is no home folder here; write the path in full, "
@@ -120,14 +121,14 @@ def path_text(text: str) -> str:
 
 
 def some(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuses a list without any."""
+    """Refuses an empty list."""
     if not names:
         raise ValueError("expected at least one name, got none")
     return names
 
 
 def one_or_more(value: Any) -> Any:
-    """A single text as a list of it."""
+    """A list; a single text becomes a list of it."""
     return [value] if isinstance(value, str) else value
 
 

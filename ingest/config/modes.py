@@ -1,4 +1,4 @@
-"""The ways a target keeps what its source tables went through."""
+"""The ways in which a target keeps the changes of its source tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TIMES = {"_valid_from": "timestamp", "_valid_to": "timestamp", "_current": "boo
 
 
 class Keeping(NamedTuple):
-    """What the rows of a mode's targets are.
+    """What the targets of a mode keep.
 
-    `keyed`: a key's later changes take the place of its earlier ones, so that order matters.
-    `versions`: what a row was stays beside what it is. `added`: the columns that the mode adds,
-    with their types.
+    `keyed`: later changes of a key replace earlier ones, so order matters. `versions`: earlier
+    versions of a row stay beside the present one. `added`: the columns that the mode adds, with
+    their types.
     """
 
     keyed: bool
@@ -41,9 +41,9 @@ _DECLARED: Mapping[ScdType, Mode] = {1: "scd1", 2: "scd2", "append": "append"}
 
 
 class TargetContract(NamedTuple):
-    """What a target was made for, and stays: its mode, its key columns, its `sequence_by`, what
-    deletes and truncates do (None: not known, or nothing), and what stands in place of values, as
-    `masks_of` has it in words."""
+    """What a target was made for, and remains: its mode, its key columns, its `sequence_by`, what
+    deletes and truncates do (None: not known, or nothing), and what stands in place of values, in
+    the words of `masks_of`."""
 
     mode: Mode
     keys: tuple[str, ...]
@@ -71,8 +71,8 @@ class TargetContract(NamedTuple):
         return self.mode.removeprefix("scd")
 
     def differs(self, other: TargetContract) -> bool:
-        """Whether a target of this kind cannot be kept as one of the other: by more than its key,
-        which a schema change may give it."""
+        """Whether a target of this kind cannot be kept as one of the other kind. The key does not
+        count, since a schema change may give it another one."""
         return any(
             mine != theirs
             for mine, theirs in zip(self._replace(keys=()), other._replace(keys=()), strict=True)
@@ -91,7 +91,7 @@ class TargetContract(NamedTuple):
 
 def masks_of(route: Route) -> tuple[str, ...]:
     """What stands in place of values by the configuration, in words: `email hash`; and the name of
-    the secret that it takes, since another one makes other hashes."""
+    the secret, since another secret makes other hashes."""
     found = [
         f"{name} {mask.mode}{f' of {mask.type}' if mask.type else ''}"
         for name, mask in sorted(route.masks.items())
@@ -100,14 +100,14 @@ def masks_of(route: Route) -> tuple[str, ...]:
 
 
 def declared_keeping(route: Route) -> Keeping:
-    """What the YAML says that a target keeps, whether or not there is a key to keep it by."""
+    """What the YAML says that a target keeps, whether or not there is a key for it."""
     return KEEPING[_DECLARED[route.stored_as_scd_type]]
 
 
 def mode_of(route: Route, keys: tuple[str, ...]) -> Mode | None:
     """The mode of a target; a table without any key can only be appended (semantics.md, 21).
 
-    None where versions are asked for and nothing tells the rows apart.
+    None if versions are asked for and nothing tells the rows apart.
     """
     mode = _DECLARED[route.stored_as_scd_type]
     keeps = KEEPING[mode]

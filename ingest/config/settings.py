@@ -24,7 +24,7 @@ from ingest.names import LONGEST_TARGET
 
 DdlChoice = Literal["apply", "review", "ignore"]
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-"""How the name of something that is no path of this machine begins."""
+"""How the name of something begins that is not a path of this machine."""
 SchemaName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=LONGEST_TARGET)
 ]
@@ -32,7 +32,8 @@ CatalogName = Annotated[str, StringConstraints(pattern=r"^[^\s./`]+$")]
 
 
 class Schemas(ConfigModel):
-    """The names of the four schemas; gold and history hold names of the user's and stand alone."""
+    """The names of the four schemas. Gold and history hold names chosen by the user and share no
+    schema with others."""
 
     bronze: SchemaName = "bronze"
     silver: SchemaName = "silver"
@@ -51,7 +52,7 @@ class Schemas(ConfigModel):
 
 
 class DdlPolicy(ConfigModel):
-    """What happens to a schema change, by its risk class, before it touches gold."""
+    """What happens to a schema change of each risk class before it touches gold."""
 
     additive: DdlChoice = "apply"
     widening: DdlChoice = "apply"
@@ -59,7 +60,7 @@ class DdlPolicy(ConfigModel):
     unparsed: DdlChoice = "review"
 
     def choice(self, risk: PolicyRisk) -> DdlChoice:
-        """What happens to a change of a class."""
+        """What happens to a change of this class."""
         match risk:
             case "additive":
                 return self.additive
@@ -85,11 +86,11 @@ Days = Annotated[int | None, BeforeValidator(_days)]
 
 
 class Retention(ConfigModel):
-    """How many days messages stay in bronze, superseded changes in silver and rows in `gold._runs`
-    and `gold._progress`; None: for ever.
+    """For how many days messages are kept in bronze, superseded changes in silver, and rows in
+    `gold._runs` and `gold._progress`; None: for ever.
 
-    A message's age is that of its arrival here. Silver keeps its rows at least as long as bronze
-    the messages they came from.
+    The age of a message counts from its arrival here. Silver keeps its rows at least as long as
+    bronze keeps the messages that they came from.
     """
 
     bronze: Days = None
@@ -110,9 +111,9 @@ class Retention(ConfigModel):
 
 
 class Settings(ConfigModel):
-    """The settings of an installation. As loaded, `warehouse` and `checkpoints` are absolute.
+    """The settings of an installation. Once loaded, `warehouse` and `checkpoints` are absolute.
 
-    Both are folders that this machine can open: files lie in them that Spark never sees.
+    Both are folders that this machine can open, since they also hold files that Spark never sees.
     """
 
     warehouse: PathText = "warehouse"
@@ -175,7 +176,8 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Mistake]]:
-    """The settings that `environ` gives, nested like the file, and variables nearly right."""
+    """The settings in `environ`, nested like the file; and mistakes for variables that are nearly
+    right."""
     given: dict[str, str] = {}
     mistakes = []
     for variable in sorted(environ):
@@ -195,7 +197,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[M
 
 
 def _nested(given: Mapping[str, str]) -> dict[str, Any]:
-    # Slow to load, and only an environment that sets something has a need of it.
+    # Slow to load, and needed only if the environment sets something.
     from pydantic_settings import BaseSettings, EnvSettingsSource
 
     # The source asks the class for its fields alone; a BaseSettings would also read os.environ.

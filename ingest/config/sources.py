@@ -68,13 +68,14 @@ TRANSPORTS = ("kafka", "rabbitmq", "rocketmq", "files")
 SourceName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=200)
 ]
-"""Folders and files are called by it, with some more behind it."""
+"""Folders and files are named by it, with more letters added."""
 TableName = Annotated[str, AfterValidator(table_name)]
 SourceType = Annotated[str, AfterValidator(_source_type)]
 
 
 class SourceLimits(ConfigModel):
-    """How large messages may be: what is not given has the default of `ingest.limits.Limits`."""
+    """How large messages may be; limits that are not given have the defaults of
+    `ingest.limits.Limits`."""
 
     message_bytes: Annotated[Whole, Field(ge=1)] | None = None
     columns: Annotated[Whole, Field(ge=1)] | None = None
@@ -83,18 +84,18 @@ class SourceLimits(ConfigModel):
     unpacked_bytes: Annotated[Whole, Field(ge=1)] | None = None
 
     def filled(self) -> Limits:
-        """The limits that hold."""
+        """The limits with their defaults filled in."""
         return Limits(**self.model_dump(exclude_none=True))
 
 
 class Rejects(ConfigModel):
-    """What is done about messages that are set aside. `fail_above`: a number of them, or a share of
-    a run's messages (`1%`), above which the source counts as failed."""
+    """What is done about messages that are set aside. `fail_above`: how many, or which share of a
+    run's messages (`1%`), may be set aside before the source counts as failed."""
 
     fail_above: Annotated[int | str | None, BeforeValidator(_bound)] = None
 
     def above(self, rejects: int, of: int) -> bool:
-        """Whether so many rejects of so many messages are too many."""
+        """Whether this many rejects of this many messages are too many."""
         if self.fail_above is None:
             return False
         if isinstance(self.fail_above, int):

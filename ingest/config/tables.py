@@ -74,7 +74,8 @@ Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], After
 
 
 class TableOptions(ConfigModel):
-    """How a source table becomes gold. `ddl` and `columns` add to the defaults' key by key."""
+    """How a source table becomes gold. `ddl` and `columns` are added to those of the defaults, key
+    by key."""
 
     target: Annotated[Text, AfterValidator(check_target)] = DEFAULT_TARGET
     keys: SomeNames | None = None
@@ -98,7 +99,7 @@ class TableEntry(TableOptions):
 
 
 class Tables(ConfigModel):
-    """The tables file of one source; where none is written, all its tables go to gold.
+    """The tables file of one source; without one, all its tables go to gold.
 
     `publish: transaction` lets all its targets advance together, to the last position below which
     every transaction is complete.
@@ -121,7 +122,7 @@ class Tables(ConfigModel):
             if not isinstance(entry, dict):
                 continue
             for place, text, other in conflicts(_merged(defaults, entry)):
-                # What the defaults alone get wrong is said once, at the defaults.
+                # A mistake of the defaults alone is reported once, at the defaults.
                 if _is_said(place, entry):
                     yield ("tables", i, *place), text
                 elif (place, text) not in at_defaults and other in entry:
@@ -131,7 +132,8 @@ class Tables(ConfigModel):
 
 
 def with_defaults(defaults: Mapping[str, Said], entry: Mapping[str, Said]) -> dict[str, Said]:
-    """What is said of columns in both; matched without case, the entry's win."""
+    """What the defaults and an entry say about columns; names are matched without case, and the
+    entry wins."""
     named = {name.lower() for name in entry}
     return {**{name: said for name, said in defaults.items() if name.lower() not in named}, **entry}
 
@@ -146,13 +148,13 @@ def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, 
 
 
 def _is_said(place: tuple[str | int, ...], entry: Mapping[str, Any]) -> bool:
-    """Whether what stands at `place` is the entry's own."""
+    """Whether the value at `place` is the entry's own."""
     own = entry.get(str(place[0]))
     return place[0] in entry and (place[0] != "columns" or place[1] in (own or {}))
 
 
 def _apart(defaults: Mapping[str, Any], entries: Sequence[Any]) -> Iterator[Broken]:
-    """Where tables that are to advance together are told to wait for a time of their own."""
+    """Tables that are told to wait for a time of their own although all are to advance together."""
     places: dict[tuple[str | int, ...], Any] = {("defaults",): defaults}
     places |= {("tables", i): entry for i, entry in enumerate(entries)}
     for place, options in places.items():
@@ -207,8 +209,8 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
 def _without_order(
     options: Mapping[str, Any], columns: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Columns of `sequence_by` that are declared of a type without an exact order: as `conflicts`
-    has them."""
+    """Columns of `sequence_by` that are declared with a type without an exact order; in the form of
+    `conflicts`."""
     declared: dict[str, str] = {}
     for name, given in columns.items():
         with suppress(ValueError):
@@ -217,7 +219,7 @@ def _without_order(
     named = [((), given)] if isinstance(given, str) else [((i,), n) for i, n in texts(given)]
     for at, column in named:
         if declared.get(column.lower()):
-            # Few declare one, and it takes the modules of all queries.
+            # Imported here, because few files declare one, and it loads the modules of all queries.
             from ingest.sql.sequence import without_order
 
             text = without_order(declared[column.lower()])
@@ -228,8 +230,8 @@ def _without_order(
 def _masks_that_leak(
     options: Mapping[str, Any], columns: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Masks beside options through which the value, or which row is which, would be lost or shown:
-    as `conflicts` has them."""
+    """Masks beside options that would show the value or which row is which, or lose it; in the form
+    of `conflicts`."""
     masks = {}
     for name, given in columns.items():
         if isinstance(given, dict) and "mask" in given:

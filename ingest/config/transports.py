@@ -36,7 +36,7 @@ SET_BY_SPARK = {
 }
 Item = TypeVar("Item")
 Listed = Annotated[tuple[Item, ...], AfterValidator(each_once), AfterValidator(some)]
-"""Names of a broker's, which it tells apart by case."""
+"""Names at a broker, which tells them apart by case."""
 _KAFKA_TOPIC = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _ROCKETMQ_TOPIC = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
 _QUEUE_BYTES = 255
@@ -46,7 +46,7 @@ _CLIENT_OPTION = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 def _servers(text: str) -> str:
     if "@" in text:
-        # Not shown: what stands before it may be a password.
+        # Not shown, since a part of it may be a password.
         wanted = "expected host:port, got a user before an @"
         raise ValueError(f"{wanted}; say who you are by kafka.options, like sasl.jaas.config")
     for server in text.split(","):
@@ -106,7 +106,7 @@ def _offsets(text: str) -> str:
 
 
 def _check_offset(topic: str, partition: str, offset: int) -> None:
-    """Raise ValueError for an offset that no partition has. -1 and -2 are Kafka's own words."""
+    """Raise ValueError for an offset that no partition has. -1 and -2 are Kafka's own codes."""
     if not (partition.isascii() and partition.isdigit()):
         wanted = "expected the number of a partition, like 0"
         raise ValueError(f"`{partition}` in `{topic}`: {wanted}")
@@ -129,7 +129,7 @@ def _json_value(text: str) -> Any:
 
 
 def _offsets_of_others(offsets: Any, read: Any, key: str) -> Iterator[Broken]:
-    """Names that `starting_offsets` gives offsets for and that `key` does not list, all as
+    """Names to which `starting_offsets` gives offsets and which `key` does not list, all as
     written."""
     names = [name for _, name in texts(read)]
     for name in offsets if isinstance(offsets, dict) and names else ():
@@ -139,7 +139,7 @@ def _offsets_of_others(offsets: Any, read: Any, key: str) -> Iterator[Broken]:
 
 
 def _regex(text: str) -> str:
-    # Kafka's patterns are Java's; its \p{...} classes are the one common thing Python lacks.
+    # Kafka's patterns are Java's; of what they commonly use Python lacks only the \p{...} classes.
     try:
         re.compile(re.sub(r"\\[pP]\{\w+\}", r"\\w", text))
     except re.error as error:
@@ -260,8 +260,9 @@ class RocketMQ(ConfigModel):
 
 
 class Tls(ConfigModel):
-    """How a server is known (`ca_file` None: whom the system trusts; `server_name` where its
-    certificate has another than its address), and the certificate with which to answer it."""
+    """How a server is recognised (`ca_file` None: by whoever the system trusts; `server_name` if
+    its certificate has another name than its address), and the certificate with which to answer
+    it."""
 
     ca_file: PathText | None = None
     server_name: Text | None = None

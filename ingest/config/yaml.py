@@ -1,11 +1,11 @@
 """YAML as plain values that still know their lines, so that every mistake can name its own.
 
 The scalars are those of YAML 1.2's core schema: only `true`, `false`, `null`, `~` and numbers are
-not text (YAML 1.1 would read a table called `no` as false and `12:30` as 750). `${NAME}` and
+not text (YAML 1.1 would read a table called `no` as false, and `12:30` as 750). `${NAME}` and
 `${NAME:-default}` inside a value are taken from the environment after parsing, `${file:PATH}` from
-a file and `${secret:SCOPE/KEY}` from a secret scope of the platform, so what they hold can never
-change the structure; `$${` stands for a literal `${`. A value that is one unquoted `${…}` which
-turns out empty is null; a number may come from a variable, since numbers are also understood from
+a file, and `${secret:SCOPE/KEY}` from a secret scope of the platform; so their contents can never
+change the structure. `$${` stands for a literal `${`. A value that is a single unquoted `${…}` and
+turns out empty is null. A number may come from a variable, since numbers are also understood from
 text.
 """
 
@@ -21,8 +21,8 @@ import yaml
 from ingest.errors import Mistake
 
 Scopes = Callable[[str, str], str]
-"""What a platform keeps under a scope and a key; raises LookupError with the reason where there is
-no such secret, or it is not for everybody."""
+"""What a platform keeps under a scope and a key; raises LookupError with the reason if there is no
+such secret, or if it may not be read."""
 Place = tuple[str | int, ...]
 """Keys and list positions that lead to a value: ("tables", 0, "keys")."""
 
@@ -84,7 +84,7 @@ class Document(NamedTuple):
 def read(
     path: Path, *, environ: Mapping[str, str], scopes: Scopes | None = None
 ) -> tuple[Document, list[Mistake]]:
-    """One file, and what is wrong with its YAML; without `scopes`, the platform has none."""
+    """One file, and what is wrong with its YAML; without `scopes` the platform has no secrets."""
     file = str(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -122,17 +122,17 @@ def parse(
 
 
 def _paired(found: re.Match[str]) -> str:
-    """The character that a pair of escapes means in JSON, whose texts are YAML, too."""
+    """The character that a pair of escapes means in JSON, whose texts are YAML too."""
     high, low = int(found["high"], 16), int(found["low"], 16)
     return found["before"] + chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
 
 
 def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, str]:
-    """The line of what the parser met, and the sentence on it."""
+    """The line of what the parser met, and the sentence about it."""
     mark, begun = error.problem_mark or error.context_mark, error.context_mark
     if mark is None:
         return None, f"not YAML: {error.problem}"
-    # What is never closed is missed at the end, past the last line.
+    # An unclosed bracket or quote is noticed only at the end, after the last line.
     number = min(mark.line + 1, len(lines))
     line = lines[number - 1]
     met = line[mark.column : mark.column + 1] if mark.line < len(lines) else ""
@@ -165,9 +165,9 @@ def dotted(place: Place) -> str:
 
 
 def _beyond(text: str) -> tuple[int, str] | None:
-    """The line where the text nests too deep or its aliases multiply it, and the sentence.
+    """The line at which the text is nested too deep or multiplied by its aliases, and the sentence.
 
-    Told from the parser's events, one after the other: nodes are put together by recursion.
+    Found in the parser's events, one after the other, because nodes are built by recursion.
     """
     sizes: dict[str, int] = {}
     stack: list[tuple[str | None, int]] = [(None, 0)]
@@ -196,14 +196,15 @@ def _beyond(text: str) -> tuple[int, str] | None:
 
 
 def kept_secret(scope: str, key: str, scopes: Scopes | None) -> str:
-    """What the platform keeps; raises LookupError with the reason where that is nothing."""
+    """What the platform keeps there; raises LookupError with the reason if that is nothing."""
     if scopes is None:
         raise LookupError("this platform has no secret scopes")
     return scopes(scope, key)
 
 
 def _held(file: str) -> tuple[str, str | None]:
-    """What a file with a secret holds, without the line break behind it, and what is wrong."""
+    """The contents of a file with a secret, without the line break at its end, and what is
+    wrong."""
     if not file.startswith("/"):
         return "", "expected the whole path of a file, which begins with /"
     try:
@@ -279,7 +280,8 @@ class _Reader:
 
     @staticmethod
     def _torn(value: Any, key: str) -> bool:
-        """Whether a value and the key after it are one, like `decimal(12,2)`, torn by its comma."""
+        """Whether a value and the key after it are one value that its comma tore apart, like
+        `decimal(12,2)`."""
         return isinstance(value, str) and bool(
             re.search(r"\([0-9]+$", value) and re.fullmatch(r" *[0-9]+\).*", key)
         )

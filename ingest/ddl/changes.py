@@ -1,9 +1,9 @@
-"""What schema changes do to a table, as types, and what follows from them by themselves.
+"""What schema changes do to a table, as types, and what follows from them.
 
 A statement, or what data shows without one, comes to some of a closed set of changes. Each stands
-in the log at a place, as a LineageEntry; those of one source table in order are its Lineage, which
-tells what the columns of an event of any age are called today (`ingest.sql.lineage` reads events
-so).
+at a place in the log, as a LineageEntry. Those of one source table, in order, are its Lineage,
+which tells what the columns of an event of any age are called today (`ingest.sql.lineage` reads
+events by it).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Change(msgspec.Struct, frozen=True, tag_field="change", tag=True, omit_de
 
 
 class AddColumn(_Change, frozen=True):
-    """`type` is Spark's, None where it is not said; `default` the literal DEFAULT as canonical
+    """`type` is a Spark type, None if it is not given; `default` the literal DEFAULT as canonical
     text."""
 
     name: str
@@ -44,8 +44,8 @@ class RenameColumn(_Change, frozen=True):
 
 
 class AlterColumnType(_Change, frozen=True):
-    """`in_place`: Delta widens the column as it is. Else it is a new generation of the column,
-    filled from history."""
+    """`in_place`: Delta widens the column as it is. Otherwise it becomes a new generation of the
+    column, filled from history."""
 
     name: str
     type: str
@@ -69,7 +69,7 @@ class FreezeTable(_Change, frozen=True):
 
 
 class RecreateTable(_Change, frozen=True):
-    """The table was dropped and created again: nothing of before is left."""
+    """The table was dropped and created again: nothing from before is left."""
 
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumnType
@@ -135,7 +135,7 @@ def name_after(change: ColumnChange) -> str:
 
 
 def brings(change: SchemaChange) -> str | None:
-    """The name, in lower case, that a column has from now on and had not."""
+    """The name, in lower case, that a column has from now on and did not have before."""
     match change:
         case AddColumn(name) | RenameColumn(_, name):
             return name.lower()
@@ -153,7 +153,7 @@ def brings(change: SchemaChange) -> str | None:
 
 
 def frees(change: SchemaChange) -> str | None:
-    """The name, in lower case, that no column has from now on."""
+    """The name, in lower case, that no column has any more from now on."""
     match change:
         case DropColumn(name) | RenameColumn(name):
             return name.lower()
@@ -176,8 +176,8 @@ def freed(changes: Iterable[SchemaChange]) -> set[str]:
 
 
 def brought(changes: Iterable[SchemaChange]) -> set[str]:
-    """The columns that these changes, one after the other, bring to a table that had them not: a
-    name that is given up before it is taken was there."""
+    """The columns that these changes, one after the other, add to a table; a name that is given up
+    before it is taken was there already."""
     first: dict[str, bool] = {}
     for change in changes:
         if (gone := frees(change)) is not None:
@@ -188,14 +188,15 @@ def brought(changes: Iterable[SchemaChange]) -> set[str]:
 
 
 def takes_over(changes: Sequence[SchemaChange]) -> bool:
-    """Whether a column takes the name of one that goes, or goes by another, in the same change."""
+    """Whether a column takes the name of another that goes, or gets another name, in the same
+    changes."""
     gone = freed(changes)
     return any(brings(change) in gone for change in changes)
 
 
 class LineageEntry(NamedTuple):
-    """A change at its place in the order of events. `hidden`: it waits for its approval, and what
-    comes under the name that it brings is not what the target has under it from here on."""
+    """A change at its place in the order of events. `hidden`: it waits for approval, and what comes
+    under the name that it brings is not the target's column of that name from here on."""
 
     pos: Pos
     change: ColumnChange
@@ -208,8 +209,8 @@ Lineage = tuple[LineageEntry, ...]
 
 class Default(NamedTuple):
     """The literal DEFAULT (canonical text) of a column under one of its names, from `since` on and,
-    where that is known, until the name ceased to be the column's. `named`: not added then, but
-    renamed."""
+    if that is known, `until` the name was no longer the column's. `named`: the column was not added
+    there, but renamed."""
 
     column: str
     text: str
@@ -219,8 +220,8 @@ class Default(NamedTuple):
 
 
 def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
-    """Those of the changes, each with its place and whether it is hidden, that tell how events are
-    read, in order."""
+    """Those of the changes that tell how events are read, in order; each comes with its place and
+    whether it is hidden."""
     found = []
     for pos, change, hidden in placed:
         match change:
@@ -246,7 +247,8 @@ def reaches(
     than as it stands."""
     if lowest is None or highest is None or not entries:
         return False
-    # A row of a snapshot stands below the places at which its table's columns may have changed.
+    # A row of a snapshot stands below all places at which the columns of its table may have
+    # changed.
     snapshot = lowest[PHASE] == SNAPSHOT
     if any(snapshot or highest > e.pos if e.hidden else lowest < e.pos for e in entries):
         return True
@@ -255,7 +257,8 @@ def reaches(
 
 
 def renamed(names: Sequence[str], entries: Lineage, columns: Iterable[str]) -> tuple[str, ...]:
-    """What `names` are called now, each that is not among `columns` followed through renames."""
+    """What `names` are called now; those that are not among `columns` are followed through
+    renames."""
     held = lowered(columns)
     found = []
     for name in names:
@@ -270,7 +273,7 @@ def renamed(names: Sequence[str], entries: Lineage, columns: Iterable[str]) -> t
 
 
 def ended(entries: Lineage, column: str) -> Pos | None:
-    """Where the name `column` last ceased to be one of the table's; None where it is one."""
+    """Where the name `column` last stopped being one of the table's; None if it is one."""
     end: Pos | None = None
     for entry in entries:
         if entry.hidden:
@@ -284,7 +287,7 @@ def ended(entries: Lineage, column: str) -> Pos | None:
 
 def names_since(name: str, entries: Iterable[LineageEntry]) -> set[str]:
     """All names, in lower case, that a column declared as `name` has today. The declared name is
-    always among them, whatever column has it by now."""
+    always among them, whichever column has it by now."""
     declared = name.lower()
     now = {declared}
     for _, changes in _at_once(entries):
@@ -305,8 +308,8 @@ def ever_called(name: str, renames: Iterable[RenameColumn]) -> set[str]:
 
 
 def name_today(name: str, entries: Iterable[LineageEntry]) -> str | None:
-    """What the column that is called `name` before these changes is called behind them; None where
-    one of them takes it away."""
+    """The name, after these changes, of the column that is called `name` before them; None if one
+    of them removes it."""
     for _, changes in _at_once(entries):
         for change in changes:
             if frees(change) == name.lower():
@@ -343,7 +346,8 @@ def names_through(name: str, entries: Iterable[LineageEntry]) -> list[NameBelow]
 
 
 def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:
-    """Whether the column that is called `name` before these changes gets another type by one."""
+    """Whether one of these changes gives another type to the column that is called `name` before
+    them."""
     now: str | None = name.lower()
     for _, changes in _at_once(entries):
         gone = [change for change in changes if now is not None and frees(change) == now]
@@ -355,22 +359,23 @@ def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:
 
 
 def _at_once(entries: Iterable[LineageEntry]) -> Iterator[tuple[Pos, list[ColumnChange]]]:
-    """The changes in force, those of each position together: renames at one are made at once."""
+    """The changes in force, those of one position together: renames at one position happen at the
+    same time."""
     for pos, several in groupby(entries, lambda entry: entry.pos):
         yield pos, [entry.change for entry in several if not entry.hidden]
 
 
 def retypings(entries: Lineage) -> dict[str, Pos]:
-    """Where each column of today, in lower case, last got another type, whatever it was called
-    then: what came before need not fit it."""
+    """Where each of today's columns, in lower case, last got another type, whatever its name was
+    then; values from before need not fit it."""
     return _by_todays_names(
         entries, lambda pos, change: pos if isinstance(change, AlterColumnType) else None
     )
 
 
 def defaults(entries: Lineage) -> list[Default]:
-    """The DEFAULTs that columns had, in order of position: a rename keeps one, and what brings
-    another column of the name, or takes it away, ends it."""
+    """The DEFAULTs that columns had, in order of position. A rename keeps a DEFAULT; a change that
+    brings another column of the name, or removes the column, ends it."""
     found: list[Default] = []
     current: dict[str, int] = {}
     for pos, change in ((entry.pos, entry.change) for entry in entries if not entry.hidden):
@@ -390,15 +395,15 @@ def defaults(entries: Lineage) -> list[Default]:
 
 class Added(NamedTuple):
     """Where a column was added with a literal DEFAULT, and that as canonical text: rows from before
-    have had it since."""
+    have had this value since."""
 
     since: Pos
     text: str
 
 
 def added_with_default(entries: Lineage) -> dict[str, Added]:
-    """The columns of today, in lower case, that were added with a literal DEFAULT, whatever they
-    were called then."""
+    """Today's columns, in lower case, that were added with a literal DEFAULT, whatever their names
+    were then."""
 
     def added(pos: Pos, change: ColumnChange) -> Added | None:
         literal = change.default if isinstance(change, AddColumn) else None
@@ -410,8 +415,8 @@ def added_with_default(entries: Lineage) -> dict[str, Added]:
 def _by_todays_names(
     entries: Lineage, said: Callable[[Pos, ColumnChange], Fact | None]
 ) -> dict[str, Fact]:
-    """What the changes in force say of columns (`said`, None: nothing), by the names of today, in
-    lower case: a rename keeps it, and it goes with the column."""
+    """What the changes in force say about columns (`said`; None: nothing), by today's names, in
+    lower case. A rename keeps it, and it goes with the column."""
     found: dict[str, Fact] = {}
     for pos, changes in _at_once(entries):
         before = dict(found)

@@ -1,7 +1,7 @@
-"""What a DDL statement asks of a gold table: the risk of each clause, and how its columns change.
+"""What a DDL statement asks of a gold table: the risk of each clause, and how the columns change.
 
-Clauses are taken in order against a picture of the table's columns that each one changes, so that
-`CHANGE a b BIGINT` renames first and then widens `b`. Columns are matched without case.
+Clauses are taken in order, against a picture of the table's columns that each clause changes, so
+that `CHANGE a b BIGINT` first renames and then widens `b`. Columns are matched without case.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Review:
 
 @dataclass(kw_only=True)
 class _Picture:
-    """The gold table as the clauses so far leave it; folded column name -> (name, Spark type)."""
+    """The gold table as the clauses so far leave it; column name in lower case -> (name, Spark
+    type)."""
 
     columns: dict[str, tuple[str, str]]
     source_types: dict[str, str]
@@ -63,8 +64,8 @@ class _Picture:
         return self.declared.get(column.name.lower(), column.type)
 
     def today(self, name: str) -> str | None:
-        """What a column that has this name behind the statement is called today; None where it is
-        gone since."""
+        """Today's name of the column that has this name after the statement; None if it is gone
+        since."""
         return name_today(name, self.later)
 
     def add(self, name: str, type_: str) -> AddColumn:
@@ -246,16 +247,18 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         if known is None or new.lower() in picture.keys:
             return Outcome(clause=clause, risk="destructive", note=note)
         if there is not None and old in picture.keys:
-            # The source had no column of that name then: rows were told apart by the old one.
+            # At that time the source had no column of that name, and rows were told apart by the
+            # old one.
             renamed = (DropColumn(there[0]), picture.rename(old, new))
             return Outcome(clause=clause, risk="destructive", proposed=renamed, note=note)
-        # Data came under the new name before its DDL: what the old column has is filled in there.
+        # Data came under the new name before the DDL, so the values of the old column are filled in
+        # there.
         del picture.columns[old]
         gone = DropColumn(known[0])
         type_ = picture.declared.get(new.lower())
         again: tuple[ColumnChange, ...] = ()
         if there is not None and type_ is not None and there[1] != type_:
-            # It came as another type than the configuration has for it.
+            # The column came with another type than the configuration declares.
             again = (DropColumn(there[0]), picture.add(there[0], type_))
         return Outcome(clause=clause, risk="destructive", proposed=(gone, *again), note=note)
     if old == new.lower():

@@ -21,7 +21,8 @@ _ALIASES = {
 }
 NUMBER = re.compile(r"[+-]?([0-9]+)(?:\.([0-9]+))?")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-# How much a source type holds, where types of one Spark type differ; MySQL's, in bytes or by rank.
+# How much a source type holds, for types that share a Spark type; those of MySQL, in bytes or by
+# rank.
 _CAPACITY = {
     "tinytext": 255,
     "text": 65_535,
@@ -195,7 +196,7 @@ def _signed(old: SourceType, new: SourceType, risk: Risk) -> Risk:
 
 def cuts(before: str, after: str, *, dialect: str = "mysql") -> bool:
     """Whether the source changes numbers although gold's type of `after` holds those of `before`:
-    cuts off negative ones, or digits that its own type has no room for, or rounds them."""
+    it cuts off negative ones, or digits for which its own type has no room, or rounds them."""
     return _beyond(_named(before, dialect), _named(after, dialect))
 
 
@@ -286,7 +287,7 @@ def _floating(name: str, args: str, dialect: str) -> str | None:
 
 
 def assumed(after: str, type_: str) -> str | None:
-    """What a number's type, now `after`, may have been at most where it came as gold's `type_`."""
+    """The most that a number's type, now `after`, can have been if it came as gold's `type_`."""
     name = parse_type(after).name
     return type_ if any(name in ranks and type_ in ranks for ranks in (_WHOLE, _FLOATING)) else None
 
@@ -362,8 +363,8 @@ def canonical_type(type_: str) -> str:
 
 
 def outgrown(type_: str, texts: Sequence[str]) -> str | None:
-    """The narrowest type that `type_` widens to and that holds these numbers too; None where one of
-    them is no plain number, or there is no such type."""
+    """The narrowest type to which `type_` widens and that also holds these numbers; None if one of
+    them is no plain number, or if there is no such type."""
     numbers = [NUMBER.fullmatch(text) for text in texts]
     decimal = _DECIMAL.fullmatch(canonical_type(type_))
     if (

@@ -1,12 +1,13 @@
-"""Which deliveries are one change (semantics.md, 16 and 76): the one definition, in Python and SQL.
+"""Which deliveries are one change (semantics.md, 16 and 76): the only definition, in Python and
+SQL.
 
-By source: the deliveries of one place in the source's log (epoch, s1…s5), row and half, at which
-the same happened: op, key, images and the columns that could not be supplied. What else a message
-holds does not count, since a producer that sends a change again stamps it with another time. By
-arrival: the deliveries of one place at the transport, in one epoch; two equal messages there cannot
-be told from a change that was made twice.
+By source, these are the deliveries at one place in the source's log (epoch, s1…s5), row and half,
+at which the same happened: same op, key, images and columns that could not be supplied. Everything
+else in a message does not count, since a producer that sends a change again stamps it with another
+time. By arrival, they are the deliveries of one place at the transport, in one epoch; two equal
+messages there cannot be told from a change that was made twice.
 
-Where a table is ordered by columns of its rows, their numbers stand before the eleven of `pos`: so
+If a table is ordered by columns of its rows, their numbers stand before the eleven of `pos`; so
 everything here counts from the end.
 """
 
@@ -27,11 +28,11 @@ _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
 
 def change_hash(event: Event, message: Message, *, by_arrival: bool) -> int:
-    """The signed xxh64 of what happened: equal for equal changes, whatever their messages say
-    beside it, and in whichever order they name the columns.
+    """The signed xxh64 of what happened: equal for equal changes, whatever else their messages say,
+    and in whatever order they name the columns.
 
-    Where neither a key nor the source's order tells changes apart, each delivery is one (66); by
-    arrival its place does.
+    If neither a key nor the source's order tells changes apart, each delivery is a change (66); by
+    arrival its place tells that.
     """
     what: tuple[object, ...] = event.op, event.key, event.before, event.after, event.unavailable
     crowded = event.crowded and not by_arrival
@@ -41,8 +42,9 @@ def change_hash(event: Event, message: Message, *, by_arrival: bool) -> int:
 
 
 def change_hashes(changes: Iterable[tuple[object, ...]]) -> list[int]:
-    """The same of many changes that key or order tell apart, each as op, key, before, after and
-    unavailable: rows as anything that is written as their JSON object, names in order."""
+    """The same for many changes that a key or the order tells apart. Each is given as op, key,
+    before, after and unavailable; rows are anything that is written as their JSON object with the
+    names in order."""
     return digests(map(_CANONICAL.encode, changes))
 
 
@@ -50,7 +52,7 @@ def digests(texts: Iterable[bytes]) -> list[int]:
     """The signed xxh64 of each text."""
     numbers = array("q", b"".join(map(xxhash.xxh64_digest, texts)))
     if sys.byteorder == "little":
-        # a digest is a number from its highest byte on
+        # a digest is a number, its highest byte first
         numbers.byteswap()
     return numbers.tolist()
 

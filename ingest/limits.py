@@ -1,8 +1,8 @@
 """How large a message, a statement or a packed file may be (semantics.md, 72).
 
-Every step on a message is linear in its size; a limit bounds what one message may take at all. What
-is above one is a reject `too_large` with its bytes as they came, so it can be replayed once the
-limit is raised.
+Every step on a message takes time linear in its size, and a limit bounds what one message may take
+at all. A message above a limit is a reject `too_large` with its bytes as they came, so that it can
+be replayed once the limit is raised.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _SPACES = b" \t\r\n\xef\xbb\xbf"
 
 
 class Limits(NamedTuple):
-    """A source's `limits`.
+    """The `limits` of a source.
 
-    `message_bytes`: of a message as it came. `columns`: of one row image; the default is that of
-    SQL Server's wide tables, the most of any database. `nesting`: how deep objects and arrays of a
-    JSON message may stand in each other; None is as deep as the parser reads, some 900 levels.
-    `ddl_bytes`: of a statement that changes or empties tables. `unpacked_bytes`: of the
-    content of one packed file; None is a thousand times its size, and a gigabyte at least.
+    `message_bytes`: the most bytes of a message as it came. `columns`: the most columns of one row
+    image; the default is that of SQL Server's wide tables, the most of any database. `nesting`: how
+    deep objects and arrays of a JSON message may be nested; None is as deep as the parser reads,
+    some 900 levels. `ddl_bytes`: the most bytes of a statement that changes or empties tables.
+    `unpacked_bytes`: the most bytes of the content of one packed file; None is a thousand times its
+    size, and at least a gigabyte.
     """
 
     message_bytes: int = 128 * 2**20

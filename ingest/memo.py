@@ -1,4 +1,4 @@
-"""What was worked out of a key, remembered: bounded, so that no stream of new keys fills memory."""
+"""Results remembered by key, up to a bound, so that no stream of new keys fills memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ V = TypeVar("V")
 
 
 class Memo(dict[K, V]):
-    """A dict of at most `most` keys: a further one takes the place of all that were there.
+    """A dict of at most `most` keys: when it is full, a new key replaces all that are there.
 
-    To forget them all at once costs a lookup nothing. What is asked for again is worked out again.
+    Forgetting all of them at once costs a lookup nothing; what is asked for again is computed
+    again.
     """
 
     def __init__(self, *, most: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 FIELDS = ("db", "schema", "table")
 DEFAULT_TARGET = "{db}_{table}"
 RESERVED = {"", "_progress", "_ddl", "_rejects", "_runs", "_leases", "_erasures"}
-"""What no source table may become: nothing, or one of gold's own tables."""
+"""What no source table may become: an empty name, or one of gold's own tables."""
 LONGEST_TARGET = 255
 """Characters of a target's name: what Unity Catalog takes, and file systems for a folder."""
 ROW_IDS = ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__")
@@ -34,9 +34,11 @@ def lowered(names: Iterable[str]) -> set[str]:
 
 
 class SourceTable(NamedTuple):
-    """A table of a source by the source's own names, case kept; None where it has no such level.
+    """A table of a source by the source's own names, case kept; None for a level that the source
+    does not have.
 
-    `table` is None for what names no table, which lives in silver only."""
+    `table` is None for what names no table, which stays in silver only.
+    """
 
     source: str
     db: str | None
@@ -60,8 +62,8 @@ def label_of(table: SourceTable) -> str:
 def declared_for(
     declared: Mapping[str, Any], names: tuple[str | None, str | None, str | None]
 ) -> Any:
-    """What the YAML says per source table, for the one with these names (db, schema, table): by
-    `db.schema.table`, else `db.table`, `schema.table`, `table`."""
+    """What the YAML declares, by source table, for the one with these names (db, schema, name):
+    under `db.schema.table`, else `db.table`, `schema.table` or `table`."""
     if not declared:
         return {}
     db, schema, table = names
@@ -106,9 +108,9 @@ def parse_pattern(text: str) -> tuple[re.Pattern[str], ...]:
 
 
 def matches(pattern: str, *, db: str | None, schema: str | None, table: str) -> bool:
-    """Whether the source table is one of those that `pattern` means.
+    """Whether the source table is one that `pattern` means.
 
-    Of a table without a database the first of two parts is its schema.
+    If a table has no database, the first of two parts is its schema.
     """
     parts = parse_pattern(pattern)
     outer = schema if db is None else db
@@ -117,8 +119,8 @@ def matches(pattern: str, *, db: str | None, schema: str | None, table: str) -> 
 
 
 def covers(general: str, special: str) -> bool:
-    """Whether `general` means every source table that `special` means; False where that cannot be
-    told from the patterns alone."""
+    """Whether `general` means every source table that `special` means; False if the patterns alone
+    do not tell that."""
     wide, narrow = _letters(general), _letters(special)
     if len(wide) == 1:
         pairs = [(wide[0], narrow[-1])]
@@ -162,7 +164,8 @@ def table_name(text: str) -> str:
 
 
 def check_target(template: str) -> str:
-    """Refuses a target template that is malformed, names unknown fields or a table of our own."""
+    """Refuses a target template that is malformed, or names unknown fields or a table of our
+    own."""
     try:
         pieces = list(string.Formatter().parse(template))
     except ValueError as error:
@@ -189,7 +192,7 @@ def target_name(template: str, *, db: str | None, schema: str | None, table: str
     names = {"db": db, "schema": schema, "table": table}
     written, gap, separator = "", False, 0
     for literal, field, _, _ in string.Formatter().parse(template):
-        # Of the separators around an absent level one stays; at either end none.
+        # Of the separators around a missing level one stays; at either end of the name none.
         if gap and (separator or not written):
             literal = literal.lstrip(_SEPARATORS)
         if literal:

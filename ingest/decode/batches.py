@@ -1,14 +1,14 @@
 """Bronze to silver as a function over Arrow batches: one `mapInArrow` for every format and source.
 
-Messages are grouped by source and format, and each group is decoded in one go, so that a stream
-that mixes formats costs hardly more than one that does not. A batch is taken in parts, which keeps
-what is in hand in the processor's cache and the memory of a worker small, whatever the platform's
-batch size.
+Messages are grouped by source and format, and each group is decoded in one go, so that a stream of
+mixed formats costs hardly more than one of a single format. A batch is taken in parts, so that what
+is at hand stays in the processor's cache and a worker's memory small, whatever the platform's batch
+size.
 
-Of a part, the regular changes of a table are read by column, where their format has a way to
-(`Format.tables`): images become columns of texts, and these columns of silver, without a call for
-each value. All other messages are read one by one, and so is whatever is in doubt: both ways give
-the same rows, so it never matters which way a message goes.
+Within a part, the regular changes of a table are read by column if their format has a way to
+(`Format.tables`): images become columns of texts, and these become columns of silver, without a
+call for each value. All other messages, and all that are in doubt, are read one by one. Both ways
+give the same rows, so it never matters which way a message goes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def decode(
         }
         for batch in batches:
             for part in _parts(batch):
-                # Events and rows make no cycles, and looking for some costs a tenth of the time.
+                # Events and rows form no cycles, and searching for cycles costs a tenth of the
+                # time.
                 gc.disable()
                 try:
                     decoded = _Part(part, decoders).decoded()
@@ -83,7 +84,7 @@ class _Piece(NamedTuple):
 
 
 class _Part:
-    """The messages of one batch of bronze, and their rows as far as they are read."""
+    """The messages of one batch of bronze, and their rows as far as they have been read."""
 
     def __init__(self, batch: pa.RecordBatch, decoders: Mapping[str, SourceDecoder]) -> None:
         self._decoders = decoders
@@ -99,12 +100,12 @@ class _Part:
         self._pieces: list[_Piece] = []
 
     def decoded(self) -> pa.RecordBatch:
-        """The rows of all messages, in the order of these."""
+        """The rows of all messages, in the order of the messages."""
         kinds: dict[tuple[str, str], list[int]] = {}
         for index, (known, source) in enumerate(zip(self._known, self._sources, strict=True)):
             kind = known.name if known is not None else "", source
             kinds.setdefault(kind, []).append(index)
-        # One format after the other: what it takes to read one stays in the processor's cache.
+        # One format after the other, so that the code that reads it stays in the processor's cache.
         for (name, source), indexes in sorted(kinds.items()):
             self._read(name, self._decoders[source], indexes)
         counts = [len(rows) for rows in self._rows]
@@ -114,14 +115,16 @@ class _Part:
         return _in_order(self._pieces)
 
     def _read(self, name: str, decoder: SourceDecoder, indexes: list[int]) -> None:
-        """Reads the messages of one format and source: by column what can be, else one by one."""
+        """Reads the messages of one format and source: by column what can be read so, the others
+        one by one."""
         messages = self._messages
         batch = Batch(decoder, name, messages, self._epochs, self._coordinates, self._now)
         tables: list[Table] = []
         if name and FORMATS[name].tables is not None:
             sound = indexes if self._utf8 else [at for at in indexes if _is_utf8(messages[at])]
             tables = _tables(batch, [(at, messages[at]) for at in sound])
-        # The first message with types not met before is read by itself: it brings their row.
+        # The first message with new types is read by itself, since it brings the row of these
+        # types.
         tables = [table if table.known(decoder) else table.tail() for table in tables]
         tables = [table for table in tables if table.changes.at]
         by_column = {at for table in tables for at in table.changes.at}
@@ -134,7 +137,8 @@ class _Part:
                     self._pieces.append(_Piece(silver_batch(table, batch), table.changes.at))
                     continue
             except Exception as error:
-                # Whatever it is, the reading of single messages says it of the one it is about.
+                # Whatever the error is, reading the messages one by one reports it for the message
+                # concerned.
                 _not_by_column(name, error)
             for index in table.changes.at:
                 self._read_one(index)
@@ -149,7 +153,8 @@ class _Part:
             return record_batch(list(chain.from_iterable(self._rows)))
         except _UNFIT:
             pass
-        # A row that no Arrow array takes is a defect of its decoder, and its neighbours' no matter.
+        # A row that no Arrow array takes is a defect of its decoder, and must not affect its
+        # neighbours.
         for at, rows in enumerate(self._rows):
             try:
                 record_batch(rows)
@@ -180,15 +185,15 @@ def _tables(batch: Batch, messages: list[tuple[int, Message]]) -> list[Table]:
 
 
 def _not_by_column(name: str, error: Exception) -> None:
-    """Note that messages of a format are read one by one since a defect keeps them from being read
-    by column: the rows are the same, only the time is not."""
+    """Log that a defect keeps messages of a format from being read by column, so they are read one
+    by one: the rows are the same, but it takes longer."""
     *_, last = traceback.extract_tb(error.__traceback__)
     _log_slow(name, type(error).__name__, f"{last.filename}:{last.lineno}")
 
 
 @lru_cache(maxsize=64)
 def _log_slow(name: str, kind: str, place: str) -> None:
-    """Once a process for each place; what the error says may hold values, and is left out."""
+    """Log it once a process for each place. The error's text may hold values, and is left out."""
     logging.getLogger(__name__).warning(
         "%s messages are read one by one, which is slower: %s at %s; please report it",
         name,
@@ -224,12 +229,12 @@ def _messages(batch: pa.RecordBatch) -> list[Message]:
         [None] * count,
         strict=True,
     )
-    # Half the time of calling Message for each.
+    # This takes half the time of calling Message for each.
     return list(map(partial(tuple.__new__, Message), fields))
 
 
 def _utf8(values: pa.BinaryArray) -> bool:
-    """Whether all messages are UTF-8; to ask them all costs a fifth of asking each."""
+    """Whether all messages are UTF-8; asking them all at once costs a fifth of asking each."""
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:

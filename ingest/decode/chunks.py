@@ -1,16 +1,16 @@
-"""Chunks of large records as they stand in silver, put together across messages.
+"""Chunks of large records in silver, put together across messages.
 
-OceanBase calls them shards, as is done here. The shards of a record are a run: the same partition,
-table and transaction, one index behind the other (semantics.md, 20). Rows are walked in the order
-of their partition. A run ends when it is complete, when its last index came though another is
-missing, when the next run of its table and transaction begins, when its transaction's commit comes,
-or when it has waited too long: by the source's clock (a later event of its partition is that much
-younger) or by this one's. A complete run gives the rows of its record, any other one reject that
-holds all its shards.
+OceanBase calls them shards, and so do the names here. The shards of a record form a run: same
+partition, table and transaction, one index after the other (semantics.md, 20). Rows are walked in
+the order of their partition. A run ends when it is complete; when its last index came although
+another is missing; when the next run of its table and transaction begins; when its transaction's
+commit comes; or when it has waited too long, either by the source's clock (a later event of its
+partition is that much younger) or by this machine's. A complete run gives the rows of its record;
+any other run gives one reject that holds all its shards.
 
-What is delivered twice must not break a run. A shard is skipped if the open run, or an earlier
-whole one, has the same bytes, and if it comes behind a broken run that had it. The rest of a broken
-run is dropped if earlier deliveries hold all of it (`seen`).
+Repeated deliveries must not break a run. A shard is skipped if the open run, or an earlier complete
+one, has the same bytes, and if it comes after a broken run that had it. The rest of a broken run is
+dropped if earlier deliveries hold all of it (`seen`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _SPAN_SCHEMA = arrow_schema(_SPAN)
 class Part(NamedTuple):
     """A row of the walk: a shard, or the commit of a transaction.
 
-    `settled`: silver holds what its run became; `seen`: an earlier row of silver has its bytes;
-    `newest`: the newest event time of its partition. Times are in microseconds.
+    `settled`: silver has what the run of this shard became; `seen`: an earlier row of silver has
+    the same bytes; `newest`: the newest event time of its partition. Times are in microseconds.
     """
 
     kind: str
@@ -76,7 +76,7 @@ class Part(NamedTuple):
 
 
 class Run:
-    """Shards of one record, in order, as far as they have come."""
+    """The shards of one record, in order, as far as they have come."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -84,7 +84,7 @@ class Run:
         self.broken = False
 
     def add(self, part: Part, record: Record) -> None:
-        """Take the next shard; it breaks the run where it does not follow."""
+        """Take the next shard; if it does not follow the last one, the run is broken."""
         if self.records:
             self.broken |= not follows(record, self.records[-1])
         else:
@@ -111,8 +111,8 @@ class Run:
         return any(part.value == other.value for other in self.parts)
 
     def prints(self) -> set[bytes]:
-        """Fingerprints of the shards' bytes; not of the first of a broken run, which begins anew
-        with it."""
+        """Fingerprints of the shards' bytes, without the first shard of a broken run, with which it
+        may begin anew."""
         return {_print(part) for part in self.parts[not self.whole :]}
 
     @property
@@ -121,10 +121,10 @@ class Run:
 
 
 class State(StrEnum):
-    """What there is to do with a run.
+    """What is to be done with a run.
 
-    `ended`: make its rows; `held`: nothing, silver has them or the bytes of an earlier delivery;
-    `open`: wait.
+    `ended`: make its rows. `held`: nothing, since silver has them, or has the bytes of an earlier
+    delivery. `open`: wait.
     """
 
     ENDED = "ended"

@@ -1,7 +1,7 @@
-"""A column that has one value, laid by Spark's workers.
+"""A column with one value, made by Spark's workers.
 
-A literal of Spark's is a part of the code that it generates. One that differs from batch to batch,
-as their numbers and times do, has each batch's code generated, compiled and kept anew.
+A literal in Spark is part of the code that it generates. A literal that differs from batch to
+batch, as numbers and times do, would have code generated, compiled and kept for each batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Read = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def with_constant(read: Read, name: str, value: pa.Scalar) -> Read:
-    """What `read` gives, with one more column, the last."""
+    """What `read` gives, with one more column at the end."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in read(batches):

@@ -1,4 +1,5 @@
-"""What is declared of a source's tables and counts where messages leave it out, or instead."""
+"""What is declared about a source's tables, and counts if messages leave it out, or instead of
+them."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from ingest.wire.contract import FormatOptions, Message
 
 
 class Declarations:
-    """The names, keys and dialects that the YAML gives one source, in `options` of each format that
-    it may use."""
+    """The names, keys and dialects that the YAML gives to one source, from the `options` of each
+    format that it may use."""
 
     def __init__(self, options: Mapping[str, FormatOptions]) -> None:
         self._options = options

@@ -1,6 +1,6 @@
 """Objects that stand one after the other in a message, as Kinesis Data Firehose and the buffers of
-producers join them: each is read as a message of its own, and if one cannot be, none is.
-"""
+producers join them. Each is read as a message of its own; if one of them cannot be read, none
+counts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ingest.wire.contract import Message
 
 
 class Joined(NamedTuple):
-    """What was read: the format, the events, and the message without its key, which cannot be that
-    of all objects."""
+    """What was read: the format, the events, and the message without its key, which cannot be the
+    key of all objects."""
 
     name: str
     events: list[Event]
@@ -32,8 +32,9 @@ def joined(
     name: str | None,
     read: Callable[[Message, Recognised], list[Event]],
 ) -> Joined:
-    """The events of a message that is no JSON by itself, of format `name` if it is set. Raises
-    `error` where it is not of several objects, and what any of them cannot be read for."""
+    """The events of a message that is no JSON by itself; of format `name` if that is given. Raises
+    `error` if it does not consist of several objects, and the error of any object that cannot be
+    read."""
     textual = name is None or FORMATS[name].recognise is not None
     parts = one_after_the_other(message.value or b"") if textual else []
     if error.code is not Code.BAD_JSON or len(parts) < 2:

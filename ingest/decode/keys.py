@@ -1,11 +1,10 @@
 """A change's key: which columns it has, its values, and its hash.
 
-Where a key comes from (semantics.md, 21): the source's `keys`, else the message, else the Kafka
-key.
-A key is its typed value (79), and silver does not know the type: the hash is of a spelling that all
-texts of one number share. So `00007`, `+7` and `7` have one hash, whether gold takes them for one
-integer or for three texts: it only narrows the search, and the rows found are then compared by
-their typed keys.
+A key comes from the source's `keys`, else from the message, else from the Kafka key (semantics.md,
+21). A key is its typed value (79), and silver does not know the type, so the hash is of a spelling
+that all texts of one number share. So `00007`, `+7` and `7` have one hash, whether gold takes them
+for one integer or for three texts: the hash only narrows the search, and the rows found are then
+compared by their typed keys.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from ingest.identity import digests, signed
 from ingest.names import lowered
 
 _BLANKS = "".join(map(chr, [*range(33), 127]))
-"""What Spark leaves out around a number."""
+"""The characters that Spark ignores around a number."""
 _NUMBER = re.compile(r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:[eE]([+-]?)0*(\d{1,9}))?")
 _DIGITS_MOST = 60
-"""No type that a key is looked up by has as many digits."""
+"""More digits than any type has by which a key is looked up."""
 _OBJECT = msgspec.json.Decoder(dict[str, Any], float_hook=str)
 
 
@@ -58,8 +57,8 @@ def keyed(event: Event, columns: tuple[str, ...] | None) -> None:
 
 
 def _distinct(columns: tuple[str, ...], row: Row) -> tuple[str, ...]:
-    """The key's columns once each: names that differ in case alone are one column, unless the row
-    has a column of each."""
+    """The key's columns, each once: names that differ only in case are one column, unless the row
+    has a column of each name."""
     found: dict[str, str] = {}
     for column in columns:
         known = found.setdefault(column.lower(), column)
@@ -117,7 +116,8 @@ def _hashed(values: Collection[str | None]) -> bytes:
 
 
 def one_spelling(text: str) -> str:
-    """What all texts of one number come to, `7` of `007` and `7.0`; any other text as it is."""
+    """The same text for all texts of one number, `7` for `007` and `7.0`; any other text as it
+    is."""
     if text.isdecimal() and text[0] != "0" and text.isascii():
         return text
     found = _NUMBER.fullmatch(text.strip(_BLANKS))

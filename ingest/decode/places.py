@@ -1,4 +1,4 @@
-"""Where the events of one source stand: in which stream, and at which position of the one order."""
+"""Where the events of one source stand: in which stream, and at which position."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Places:
         self._known: Memo[tuple[str | None, str, int], Place] = Memo(most=10_000)
 
     def of(self, name: str | None, message: Message) -> Place:
-        """The place of a message in a format; remembered for its topic and partition.
+        """The place of a message of a format; remembered by topic and partition.
 
-        Files are in the order of their ordinals, also where captured records stand beside.
+        Files are in the order of their ordinals, even if captured records come with them.
         """
         topic, partition = message.topic, message.partition
         known = self._known.get((name, topic, partition))
@@ -69,9 +69,9 @@ class Places:
         name: str | None,
         place: Place,
     ) -> order.Pos | None:
-        """Where the event stands; None where it has no place and needs none.
+        """The position of the event; None if it has none and needs none.
 
-        Raises order_key_missing for a change without the position that its source goes by.
+        Raises order_key_missing for a change without the position by which its source is ordered.
         """
         stream, by_arrival = place
         order_key = self.arrival(message) if by_arrival else event.order
@@ -98,7 +98,8 @@ class Places:
         return None
 
     def _half(self, event: Event) -> int:
-        """`half` by arrival. Files have one order, in which a truncate reaches all before it."""
+        """`half` by arrival. Files have one order, in which a truncate reaches everything before
+        it."""
         copied = self._statements == "every_partition" or (
             event.broadcast and self._statements == "auto"
         )
@@ -108,8 +109,8 @@ class Places:
 
 
 def _sent(event: Event) -> str:
-    """What the message of an event without an order key has in its place, to be read in a sentence
-    on the row: nobody sees of `none` that it is a text which cannot be read."""
+    """What the message of an event without an order key has in its place, for a sentence about the
+    row: the word `none` would not show that there is a text which cannot be read."""
     sent = ((name, getattr(event, name)) for name in _SENT)
     named = [f"{name} is {text[:_SHOWN]!r}" for name, text in sent if text]
     return f", whose {' and '.join(named)}" if named else ""

@@ -1,7 +1,7 @@
-"""Silver rows as Arrow: each column built at once, maps and arrays from flat lists.
+"""Silver rows as Arrow: each column is built at once, maps and arrays from flat lists.
 
-What repeats is not converted again: a column of one value is repeated, and the names in a row
-image, which a table's rows share, are looked up as indexes into the names met so far.
+What repeats is not converted again. A column with one value is repeated, and the names in row
+images, which the rows of a table share, are looked up as indexes into the names met so far.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ingest.wire.contract import Texts
 
 SCHEMA = arrow_schema((column.name, column.type) for column in DECODED)
 SILVER_COLUMNS = typed_columns((column.name, column.type) for column in DECODED)
-"""The same as Spark is told of them."""
+"""The same schema in Spark's words."""
 _SCALARS = frozenset((str, int))
 _NONE = frozenset((None,))
 _PACK = struct.Struct(f"{LENGTH}q").pack
 _OFFSET = 4
 _NAMES_MOST = 2**19
-"""Characters of repeated names that are kept of a table."""
+"""How many characters of repeated names are kept for a table."""
 
 
 def record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -56,8 +56,8 @@ class RowTexts(NamedTuple):
 
 
 def table_batch(columns: Mapping[str, Any], count: int) -> pa.RecordBatch:
-    """Silver rows given by column: a list of values, an array, Repeated or RowTexts; a column that
-    is not given is null. Raises what Arrow does not take."""
+    """Silver rows given by column: as a list of values, an array, Repeated or RowTexts; a column
+    that is not given is null. Raises what Arrow raises for values that it does not take."""
     arrays = []
     for field, build in zip(SCHEMA, _BUILD, strict=True):
         values = columns.get(field.name)
@@ -88,8 +88,8 @@ def _maps_of(maps: RowTexts, type_: pa.DataType) -> pa.Array:
 
 
 def _names_of(names: tuple[str, ...], count: int) -> pa.Array:
-    """The names of as many rows, end to end: those of a part are mostly the beginning of what was
-    made for the last."""
+    """The names of this many rows, end to end. The names of one part are mostly the beginning of
+    what was made for the last one."""
     most = 1 << max(count - 1, 1).bit_length()
     if most * (sum(map(len, names)) + _OFFSET * len(names)) > _NAMES_MOST:
         return _names([names] * count)
@@ -129,7 +129,7 @@ def _texts(values: Sequence[Sequence[str] | None], type_: pa.DataType) -> pa.Arr
 
 
 def _names(rows: Any) -> pa.Array:
-    """The texts of all rows, end to end; rows that are equal are converted once."""
+    """The names of all rows, end to end; equal rows are converted once."""
     indexes: dict[tuple[str, ...], bytes] = {}
     names: list[str] = []
     found = []
@@ -152,8 +152,8 @@ def _positions(values: Sequence[Pos | None], type_: pa.DataType) -> pa.Array:
 
 
 def positions(columns: Sequence[Sequence[int] | int], count: int) -> tuple[pa.Array, pa.Array]:
-    """`pos` and `s1` of as many rows, from the LENGTH numbers of `pos`: each the value of every
-    row, or one number for all. Raises OverflowError and what else Arrow does not take."""
+    """`pos` and `s1` of this many rows, from the LENGTH numbers of `pos`: for each number the
+    values of all rows, or one value for all. Raises OverflowError, and what Arrow raises."""
     flat = array("q", bytes(8 * LENGTH * count))
     for place, values in enumerate(columns):
         if isinstance(values, int):

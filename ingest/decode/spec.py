@@ -54,8 +54,8 @@ def decoder_of(format: str, **declared: Any) -> Callable[[Message], list[Event]]
 
 
 def placed_by_timestamp(source: Source) -> bool:
-    """Whether messages of the source may be ordered by arrival at a broker: by their partition's
-    offsets, and across partitions by the records' timestamps."""
+    """Whether messages of the source may be ordered by arrival at a broker: within a partition by
+    offset, and across partitions by the timestamps of the records."""
     if source.files is not None and source.files.framing != "kcat":
         return False
     if source.order == "auto" and source.format == "auto":
@@ -69,8 +69,8 @@ def scheme(source: Source, format_: str | None) -> str:
 
 
 def domain(source: Source, format_: str) -> str:
-    """What the positions of changes of `format_` in this source are positions in: arrival, or a
-    log. Those of two domains cannot be compared (semantics.md, 75)."""
+    """The domain of the positions of changes of `format_` in this source: arrival, or a log.
+    Positions of two domains cannot be compared (semantics.md, 75)."""
     if scheme(source, format_) == "arrival":
         return "arrival"
     return FORMATS[format_].log or format_

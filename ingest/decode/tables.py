@@ -1,8 +1,8 @@
-"""Changes that were read by column as rows of silver: what `SourceDecoder` adds, by column.
+"""Changes that were read by column as rows of silver: what `SourceDecoder` adds, added by column.
 
-What the transport knows, the key, the place and the identity of a change come from the functions
-that give them to a single event; a table whose changes leave one of these in doubt is not lifted,
-and its messages are read one by one.
+What the transport knows, the key, the place and the identity of a change come from the same
+functions as for a single event. If one of these is in doubt for a table's changes, its messages are
+read one by one instead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ingest.wire.contract import Changes, Message, Texts
 
 
 class Coordinates(NamedTuple):
-    """Where the messages of a part stood, as columns of silver: topic, partition, offset, epoch and
-    `ms`, their arrival in milliseconds."""
+    """Where the messages of a part stood, as columns of silver: topic, partition, offset, epoch;
+    and `ms`, their arrival in milliseconds."""
 
     columns: pa.RecordBatch
 
@@ -43,7 +43,7 @@ class Coordinates(NamedTuple):
         return cls(found.append_column("ms", ms))
 
     def silver(self, at: Sequence[int]) -> dict[str, pa.Array]:
-        """The columns of silver of some messages, given by their indexes, which go up."""
+        """The columns of silver for some messages, given by their indexes in ascending order."""
         found = self.columns
         if len(at) < found.num_rows:
             found = found.take(pa.array(at, pa.int32()))
@@ -67,7 +67,8 @@ class Batch(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Changes of one table that can be lifted: what their rows take from elsewhere."""
+    """Changes of one table that can become rows by column, with what their rows take from
+    elsewhere."""
 
     changes: Changes
     keys: tuple[str, ...] | None
@@ -83,7 +84,8 @@ class Table(NamedTuple):
 
 
 def table_of(changes: Changes, batch: Batch) -> Table | None:
-    """The changes with all that their source says of them; None where they are read one by one."""
+    """The changes with everything that their source says of them; None if they have to be read one
+    by one."""
     decoder, event = batch.decoder, changes.event
     decoder.declared.complete(event)
     keys = decoder.declared.keys_of(event) or event.key_columns or None
@@ -254,7 +256,7 @@ def _picked(
 
 
 def _objects(names: tuple[str, ...], rows: Sequence[Texts | None]) -> Iterator[object]:
-    """Rows as what is written as the JSON objects of their columns, these in order of their names;
+    """For each row what is written as the JSON object of its columns, in the order of their names;
     None for None."""
     if rows.count(None) == len(rows):
         return iter(rows)
@@ -264,11 +266,11 @@ def _objects(names: tuple[str, ...], rows: Sequence[Texts | None]) -> Iterator[o
 
 @lru_cache(maxsize=256)
 def _maker(names: tuple[str, ...]) -> tuple[Callable[[Texts], Iterable[Any]], Callable[..., Any]]:
-    """The texts of a row in the order of their names, and what makes such an object of them: a
-    struct, which is written faster than a dict, where it can have these names."""
+    """A function that gives the texts of a row in the order of their names, and one that makes such
+    an object of them: a struct, which is written faster than a dict, if it can have these names."""
     places = sorted(range(len(names)), key=names.__getitem__)
     ordered = [names[place] for place in places]
-    # of a single place itemgetter gives no tuple
+    # with a single place itemgetter gives no tuple
     pick: Callable[[Texts], Iterable[Any]] = itemgetter(*places) if len(places) > 1 else tuple
     attributes = [f"column_{number}" for number in range(len(names))]
     try:

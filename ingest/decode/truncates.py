@@ -1,9 +1,9 @@
-"""Which tables a statement empties: it says so itself, whatever its message is about.
+"""Which tables a statement empties: the statement says so itself, whatever its message is about.
 
-A message names the session's database, the first of several tables, or none. What its statement
-names wins (semantics.md, 67): `TRUNCATE a, b` is a truncate of each, `TRUNCATE other.t` is none of
-the message's table, and a text that cannot be read is none of anything. Nearly every statement
-names the one table that its message names too; that is seen without parsing.
+A message names the database of the session, the first of several tables, or none. What its
+statement names wins (semantics.md, 67): `TRUNCATE a, b` is a truncate of each, `TRUNCATE other.t`
+is none of the message's table, and a text that cannot be read is a truncate of nothing. Nearly
+every statement names exactly the table of its message, which is seen without parsing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _ONE_TABLE = re.compile(
 _ONE_TABLE_MOST = 1_000
 _WORD = re.compile(r"\btruncate\b", re.IGNORECASE)
 _DIALECTS = ("mysql", "postgres")
-"""They differ in what a name in double quotes is; between them they read every database's."""
+"""The two differ in what a name in double quotes is; together they read the statements of every
+database."""
 
 
 class _Said(NamedTuple):
-    """What a text does: the tables it empties, and whether it changes any besides."""
+    """What a statement does: the tables that it empties, and whether it changes others."""
 
     tables: tuple[TableName, ...]
     more: bool
@@ -46,11 +47,11 @@ class _Said(NamedTuple):
 def truncates_by_table(
     events: Iterable[Event], name: str | None, declared: Declarations, *, limits: Limits
 ) -> list[Event]:
-    """The events of a message in a format, their truncates one for each table that a statement
+    """The events of a message of a format, with one truncate for each table that a statement
     empties.
 
-    Raises statement_dml where a statement changed rows: no image says which; too_large where one
-    has too many bytes.
+    Raises statement_dml if a statement changed rows, since no image says which; too_large if a
+    statement has too many bytes.
     """
     found: list[Event] = []
     for event in events:
@@ -77,11 +78,11 @@ def _larger(text: str, most: int) -> bool:
 
 
 def truncated_tables(event: Event, *, default: str | None) -> list[Event]:
-    """The event as its statement means it: one truncate a table that it empties.
+    """The event as its statement means it: one truncate for each table that it empties.
 
-    A schema change that empties tables besides (`ALTER …; TRUNCATE t`) is followed by its
-    truncates. `default`: the table of messages that name none. Raises bad_shape where a truncate's
-    statement cannot be read, or nobody names the table.
+    A schema change that also empties tables (`ALTER …; TRUNCATE t`) is followed by its truncates.
+    `default`: the table of messages that name none. Raises bad_shape if the statement of a truncate
+    cannot be read, or nobody names the table.
     """
     sql = event.ddl
     if event.op == "truncate":
@@ -158,7 +159,7 @@ def _of(event: Event, table: TableName) -> Event:
         truncate.key_columns = truncate.types = None
     truncate.db, truncate.schema, truncate.table = table
     if names.schema is not None and names.schema == names.db:
-        # Where a database is its only schema, the one cannot be another's.
+        # If a database is its own only schema, that schema cannot be in another database.
         truncate.schema = truncate.db
     return truncate
 

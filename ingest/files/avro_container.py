@@ -1,10 +1,10 @@
-"""An Avro object container file cut into its data, each the bytes it has in the file.
+"""An Avro object container file, cut into its data with the bytes that each has in the file.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 
-A datum cannot be read without the schema it was written with, so every record carries that
-schema, as the file has it, in the header SCHEMA_HEADER. A damaged block is one broken record of
-its raw bytes; reading goes on behind the next sync marker.
+A datum cannot be read without the schema it was written with, so every record carries that schema,
+as the file has it, in the header SCHEMA_HEADER. A damaged block becomes one broken record of its
+raw bytes; reading goes on behind the next sync marker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ingest.wire.avro.skipper import Skip, skipper
 BLOCK_LARGEST = 8 * LARGEST
 """A block that unpacks to more bytes is refused."""
 _MOST_BOMBS = 100
-"""After so many blocks that unpack to too much no other of the file is unpacked: bzip2 takes 30
-milliseconds to find that out, for 200 bytes."""
+"""After this many blocks that unpack to too much, no other block of the file is unpacked: bzip2
+takes 30 milliseconds to find that out, for 200 bytes."""
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 _NUMBERS = 20
-"""The most bytes of a block's two numbers."""
+"""The most bytes that the two numbers of a block take."""
 
 
 def data(chunks: Chunks) -> Iterator[Record]:
@@ -75,7 +75,7 @@ def data(chunks: Chunks) -> Iterator[Record]:
             yield broken(block, f"block of codec {codec}: {type(error).__name__}: {error}")
             continue
         finally:
-            # What takes more than the block's own share takes it from those behind it.
+            # A block that takes more than its own share takes it from the blocks behind it.
             spare -= max(0, used - RATIO * len(block))
         yield from _cut(plain, count, skip, headers=headers)
     if chunks.damage:
@@ -93,7 +93,7 @@ def _skipper(schema: bytes) -> Skip:
     except (DecodeError, RecursionError) as error:
         raise _Unreadable(f"expected a schema in the header that can be read: {error}") from None
     if not type_.least:
-        # No byte of a block would bound how many of them it says that it holds.
+        # Then no number of bytes would limit how many data a block may claim to hold.
         raise _Unreadable("expected data of a byte at least, got a schema of data that take none")
     return skip
 
@@ -106,7 +106,7 @@ def _rest(cursor: Cursor, taken: bytes, why: str | Damage) -> Iterator[Record]:
 
 
 def _number(cursor: Cursor, taken: bytearray) -> int:
-    """A zigzag varint; what it takes is added to `taken`."""
+    """A zigzag varint; the bytes read are added to `taken`."""
     number = 0
     for shift in range(0, 70, 7):
         byte = cursor.take(1)
@@ -131,7 +131,7 @@ def _text(cursor: Cursor, taken: bytearray) -> bytes:
 
 
 def _header(cursor: Cursor, taken: bytearray) -> dict[str, bytes]:
-    """The metadata of the file: a map of bytes. What it takes is added to `taken`."""
+    """The metadata of the file, a map of bytes; the bytes read are added to `taken`."""
     taken += cursor.take(len(_MAGIC))
     if taken != _MAGIC:
         raise _Unreadable(f"expected an Avro container ({_MAGIC!r} first)")
@@ -152,7 +152,7 @@ def _header(cursor: Cursor, taken: bytearray) -> dict[str, bytes]:
 
 
 def _block(cursor: Cursor, marker: bytes) -> tuple[int, bytes]:
-    """How many data the next block has, and its bytes; none is taken where it is unreadable."""
+    """How many data the next block has, and its bytes; if it is unreadable, nothing is taken."""
     try:
         head = cursor.peek(_NUMBERS)
         count, at = long(head, 0)
@@ -212,7 +212,7 @@ def _xz(block: bytes, most: int) -> bytes:
 
 
 def _ended(member: Any, block: bytes, most: int) -> bytes:
-    """What a member of an archive holds, one byte more than is allowed at most."""
+    """What a member of an archive holds, at most one byte more than is allowed."""
     plain: bytes = member.decompress(block, most + 1)
     if not member.eof and len(plain) <= most:
         raise EOFError("the block ends in the middle")

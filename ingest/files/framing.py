@@ -1,7 +1,7 @@
 """Files cut into records: what one message is in a file, for each `files.framing`.
 
 Records come one after the other in bounded memory. One that cannot be cut or unpacked stops nothing
-and takes no neighbour with it: it is a record of the raw bytes with the header ERROR_HEADER, which
+and spares its neighbours: it becomes a record of the raw bytes with the header ERROR_HEADER, which
 the decoder turns into a reject.
 """
 
@@ -41,7 +41,7 @@ def _too_long(what: str) -> str:
 
 
 def _by_line(read: Callable[[bytes], Record]) -> Callable[[Chunks], Iterator[Record]]:
-    """Lines end in \\n alone, one \\r before it is dropped; an empty line is no message."""
+    """Only \\n ends a line, and one \\r before it is dropped; an empty line is no message."""
 
     def cut(chunks: Chunks) -> Iterator[Record]:
         pieces: list[bytes] = []
@@ -97,7 +97,7 @@ def _hex(line: bytes) -> Record:
 def _base64(line: bytes) -> Record:
     text = line.strip()
     try:
-        # Python lets one `=` too many pass.
+        # Python accepts one `=` too many.
         if len(text) % 4:
             raise ValueError("Incorrect padding")
         return Record(binascii.a2b_base64(text, strict_mode=True))
@@ -173,13 +173,13 @@ _read_captured = msgspec.json.Decoder(_Captured).decode
 
 
 def _kcat(line: bytes) -> Record:
-    """One record of Kafka as `kcat -J` prints it, with the coordinates it had there: topic,
-    partition and offset. Of a line that lacks one of them none counts: what another tool left out
-    would be made up of the file's own, and be where another message is.
+    """One record of Kafka as `kcat -J` prints it, with the topic, partition and offset that it had
+    there. If a line lacks one of these, none of them counts: the missing one would have to be made
+    up from the file's own, and then the place could be that of another message.
 
     Source: https://github.com/edenhill/kcat, json.c of 1.7.0. It escapes quotes, backslashes and
-    bytes below 0x20; all others stand as they are, be they UTF-8 or not. `key_hex` and
-    `payload_hex` are ours.
+    bytes below 0x20; all others stay as they are, whether UTF-8 or not. `key_hex` and `payload_hex`
+    are ours.
     """
     try:
         captured = _read_captured(line) if is_utf8(line) else _of_any_bytes(line)
@@ -204,7 +204,7 @@ def _kcat(line: bytes) -> Record:
 
 
 def _headers(captured: _Captured) -> list[tuple[str, str | None]]:
-    """Names and values by turns, as kcat has them, or an object, as other tools write it."""
+    """Names and values in turn, as kcat writes them, or an object, as other tools do."""
     sent = captured.headers or []
     if isinstance(sent, dict):
         return list(sent.items())
@@ -221,7 +221,7 @@ def _bytes(digits: str | None, text: str | UnsetType | None) -> bytes | None:
 
 
 def _of_any_bytes(line: bytes) -> _Captured:
-    """A line that is not UTF-8, read with each byte that is none as a surrogate of its own."""
+    """A line that is not UTF-8, read with a surrogate for each byte that is not."""
     return msgspec.convert(json.loads(line.decode("utf-8", "surrogateescape")), _Captured)
 
 

@@ -11,10 +11,10 @@ from ingest.files.compression import Damage
 ERROR_HEADER = "ingest.error"
 """Its value is `bad_framing: ` or `too_large: ` and the reason, UTF-8."""
 FILE_HEADER = "ingest.file"
-"""On the records of a captured topic, whose coordinates may be the topic's: the ordinal and the
-path of the file, like `3 landing/a.jsonl`."""
+"""On the records of a captured topic, whose coordinates may be those of the topic: the ordinal and
+the path of the file, like `3 landing/a.jsonl`."""
 GAP_HEADER = "ingest.gap"
-"""On a record without value that stands for messages which were gone before they were read. Its
+"""On a record without a value that stands for messages which were gone before they were read. Its
 value is the first and the last of their offsets, like `12-40`."""
 SCHEMA_HEADER = "avro.schema"
 """On a datum cut out of an Avro container, under the name it has there: its writer's schema."""
@@ -22,8 +22,8 @@ _CODES = {code.value: code for code in (Code.BAD_FRAMING, Code.TOO_LARGE)}
 
 
 class Record(NamedTuple):
-    """One message of a file. Where `topic`, `partition` and `offset` are None, all three, the
-    file's own hold.
+    """One message of a file. If `topic`, `partition` and `offset` are all None, those of the file
+    hold.
 
     `timestamp` is in milliseconds since 1970-01-01 UTC.
     """
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 def file_header(ordinal: int, path: str) -> tuple[str, bytes]:
-    """The last header of a captured record: where it stands, whatever its sender said."""
+    """The last header of a captured record: where it stands, whatever its sender wrote."""
     return FILE_HEADER, f"{ordinal} {path}".encode()
 
 
@@ -48,7 +48,7 @@ def in_file(record: Record, ordinal: int, path: str) -> Record:
 
 
 def framing_error(headers: Sequence[tuple[str, bytes | None]] | None) -> Damage | None:
-    """Why a record is broken; None where it is not."""
+    """Why a record is broken; None if it is not."""
     for name, value in headers or ():
         if name == ERROR_HEADER:
             code, _, text = (value or b"").decode().partition(": ")
@@ -57,7 +57,7 @@ def framing_error(headers: Sequence[tuple[str, bytes | None]] | None) -> Damage 
 
 
 def gap(headers: Sequence[tuple[str, bytes | None]] | None) -> str | None:
-    """The offsets of the lost messages that a record stands for; None where it is a message."""
+    """The offsets of the lost messages that a record stands for; None if it is a message."""
     for name, value in headers or ():
         if name == GAP_HEADER:
             return (value or b"").decode(errors="replace")

@@ -1,8 +1,9 @@
-"""From the canonical text of a value to its Spark type, in SQL: exact, or a misfit, never NULL.
+"""From the canonical text of a value to its Spark type, in SQL: exact, or a misfit, never a silent
+NULL.
 
-`typed` gives NULL where the text does not fit without loss; `misfit` tells such a NULL from a real
-one. Zero dates are the one declared exception: NULL, counted by `zero_date` (semantics.md, 10).
-Nothing here depends on the session's time zone.
+`typed` gives NULL if the text does not fit without loss; `misfit` tells such a NULL from a real
+one. Zero dates are the one declared exception: they become NULL, and `zero_date` counts them
+(semantics.md, 10). Nothing here depends on the session's time zone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _DATES = {"date", "timestamp", "timestamp_ntz"}
 
 
 def typed(value: str, type_: str, zone: str | None) -> str:
-    """The SQL of `value` (SQL of canonical text) as `type_`; `zone` is that of zone-less times."""
+    """The SQL of `value` (SQL of canonical text) as `type_`; `zone` is the zone of times that name
+    none."""
     if type_ == "string":
         return value
     if type_ in INTEGERS or type_ == "boolean":
@@ -30,7 +32,7 @@ def typed(value: str, type_: str, zone: str | None) -> str:
     if decimal:
         point = f"instr({value}, '.')"
         digits = f"rtrim('0', substring({value}, {point} + 1))"
-        # Most texts have no more digits than the type: only the others are looked at closely.
+        # Most texts have no more digits than the type, and only the others need the closer look.
         longer = f"{point} > 0 AND length({value}) - {point} > {decimal[2]}"
         lossy = f"{longer} AND length({digits}) > {decimal[2]}"
         power = f"instr(lower({value}), 'e') > 0"
@@ -42,7 +44,8 @@ def typed(value: str, type_: str, zone: str | None) -> str:
 
 
 def _float(value: str, type_: str) -> str:
-    """Spark takes what is too large for infinite, and Java's `1d` and `1f` for numbers."""
+    """Spark would take a number that is too large for infinity, and Java's `1d` and `1f` for
+    numbers."""
     found = f"try_cast({value} AS {type_})"
     beyond = f"abs({found}) = double('Infinity') AND instr(lower({value}), 'inf') = 0"
     return f"IF(lower(right({value}, 1)) IN ('d', 'f') OR ({beyond}), NULL, {found})"
@@ -97,17 +100,17 @@ def _timestamp(value: str, zone: str) -> str:
 
 
 _OFFSET = "([+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
-"""Of ISO 8601, from UTC; none in use is beyond."""
+"""An ISO 8601 offset from UTC; no offset in use is beyond these."""
 
 
 def _has_offset(value: str) -> str:
-    """SQL that is true for a time of day with an offset behind it."""
-    # The length spares the shorter ones, without a time of day, the pattern.
+    """SQL that is true for a time of day that is followed by an offset."""
+    # Shorter texts have no time of day, so the length spares them the pattern.
     return f"(length({value}) > 19 AND {value} RLIKE '^[0-9]{{4}}-.*:[0-9.]+ ?{_OFFSET}')"
 
 
 def _too_fine(value: str) -> str:
-    """More than the six digits of a second that Spark keeps."""
+    """SQL that is true for a time with more than the six digits of a second that Spark keeps."""
     return (
         f"length({value}) > 26 AND {value} RLIKE '[.][0-9]{{6}}[0-9]*[1-9](Z| ?[+-][0-9:]+)?$' "
         f"AND {value} RLIKE '[.][0-9]{{7}}'"
@@ -125,23 +128,25 @@ def zero_date(value: str, type_: str) -> str | None:
 
 
 def misfit(value: str, type_: str, zone: str | None) -> str | None:
-    """SQL that is true where `value` is not null but has no exact `type_`; None: cannot happen."""
+    """SQL that is true where `value` is not null but has no exact `type_`; None if that cannot
+    happen."""
     if type_ == "string":
         return None
     return unfit(value, f"({typed(value, type_, zone)})", type_)
 
 
 def unfit(value: str, cast: str, type_: str) -> str:
-    """SQL that is true where `value` is not null but `cast`, which `typed` gave of it, is."""
+    """SQL that is true where `value` is not null but `cast`, which `typed` made of it, is null."""
     zero = zero_date(value, type_)
     unless = f" AND NOT {zero}" if zero else ""
     return f"({value} IS NOT NULL AND {cast} IS NULL{unless})"
 
 
 def as_text(typed: str, type_: str) -> str:
-    """SQL of a typed key value as text, the same for equal values and for no others.
+    """SQL of a typed key value as text: equal values have the same text, and no others do.
 
-    Instants are microseconds, since the session's zone may have an hour twice; -0.0 is 0.0.
+    Instants are written as microseconds, since the session's zone may have one hour twice; -0.0 is
+    written as 0.0.
     """
     if type_ == "binary":
         return f"base64({typed})"
@@ -153,7 +158,7 @@ def as_text(typed: str, type_: str) -> str:
 
 
 def from_text(text: str, type_: str) -> str:
-    """SQL of the typed key value of what `as_text` gave."""
+    """SQL of the typed key value that `as_text` wrote."""
     if type_ == "binary":
         return f"unbase64({text})"
     if type_ == "timestamp":

@@ -7,5 +7,5 @@ from ingest.sql.quoting import sql_text
 
 
 def header_value(name: str) -> str:
-    """SQL of the bytes of a message's last header of this name; NULL where it has none."""
+    """SQL of the bytes of a message's last header of this name; NULL if it has none."""
     return f"try_element_at(filter(headers, h -> h.key = {sql_text(name)}), -1).value"

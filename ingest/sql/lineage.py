@@ -1,11 +1,15 @@
-"""What approved schema changes mean for events from before them (semantics.md, 46, 51 and 52).
+"""What approved schema changes mean for the events before them (semantics.md, 46, 51 and 52).
 
-A target has today's columns; an event was written under those of its time. `translated` reads
-every event through the entries of the lineage (`ingest.ddl.changes`) above it: a value of a renamed
-column comes under the name of now, a value of a dropped column does not come at all, and where a
-column was added with a literal DEFAULT, an image from before has that, as the source's row had. So
-every fold, of a batch as of all history, gives the rows that the source has, in whichever order
-events and schema changes come.
+A target has today's columns, but an event was written under the columns of its time. `translated`
+reads every event through the entries of the lineage (`ingest.ddl.changes`) that lie above it:
+
+- a value of a renamed column comes under today's name,
+- a value of a dropped column does not come at all,
+- where a column was added with a literal DEFAULT, an earlier image has that DEFAULT, as the
+  source's row had.
+
+So every fold, of a batch as well as of all history, gives the rows that the source has, in
+whichever order events and schema changes come.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ from ingest.sql.quoting import sql_text, sql_texts
 
 
 class Turn(NamedTuple):
-    """What a name comes to today in events of an age below `until`; None: it is not the table's.
+    """The name that a column has today, for events of an age below `until`; None if the table has
+    dropped it.
 
     If two entries end under one name, the one with the lower `rank` keeps it.
     """
@@ -55,16 +60,17 @@ class Turn(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What becomes of a name: the first turn that is still to come. What comes under it in events
-    older than `hidden` is not the target's."""
+    """What becomes of a name: of its turns, the first one above an event counts. What comes under
+    the name in events of an age above `hidden`, that is in later ones, does not belong to the
+    target."""
 
     hidden: int | None
     turns: list[Turn]
 
 
 class Filling(NamedTuple):
-    """A DEFAULT as it reaches events, by their age; see `Default`. `column`, in lower case, is what
-    it was given to, `name` what that is called today."""
+    """A DEFAULT as it reaches events, by their age; see `Default`. `column`, in lower case, is the
+    column that it was given to, and `name` what that column is called today."""
 
     column: str
     name: str
@@ -88,10 +94,10 @@ def translated(changes: str, lineage: Lineage, *, pos: str = "pos") -> str:
 
     `pos` is SQL of where a change stands in the log. Names are matched without case.
 
-    What the lineage makes of each name is worked out here and stands in the query as a constant.
-    So the query is as deep for hundreds of entries as for one, and is planned in the same time. An
-    event is placed among them by its age: 2n - 1 at the n-th place where one stands, 2n between it
-    and the next.
+    What the lineage makes of each name is worked out here and stands in the query as a constant, so
+    that hundreds of entries make the query no deeper than one, and it is planned in the same time.
+    An event's age says where it stands among the places of the entries: 2n - 1 at the n-th place,
+    2n between the n-th and the next.
     """
     if not lineage:
         return changes
@@ -118,25 +124,31 @@ def translated(changes: str, lineage: Lineage, *, pos: str = "pos") -> str:
 
 
 def _apart(image: str) -> str:
-    """SQL of an image that is worked out before anything is asked of it.
+    """SQL of an image that is worked out before any condition on it.
 
-    Else Spark asks further down, and writes the image out in the place of each mention: a filter on
-    the values of a hundred columns then holds thousands of copies. It takes no condition past what
-    it does not know to be the same each time.
+    Otherwise Spark pushes conditions down and writes the image out at each mention: a filter on the
+    values of a hundred columns then holds thousands of copies. Spark pushes no condition past an
+    expression that may differ each time, such as this one.
     """
     return f"IF(spark_partition_id() < 0, NULL, {image})"
 
 
 def schema_pos(formats: Iterable[str], *, by_arrival: str) -> str:
-    """SQL of where a silver row stands among the schema changes. `formats`: those whose snapshots
-    tell where in the log a row was read; `by_arrival`: SQL."""
+    """SQL of where a silver row stands among the schema changes.
+
+    `formats`: those whose snapshots tell where in the log a row was read. `by_arrival`: SQL that is
+    true for rows in the order of arrival.
+    """
     return f"IF(format IN ({sql_texts(formats)}), {read_at('pos', by_arrival=by_arrival)}, pos)"
 
 
 def read_at(pos: str, *, by_arrival: str) -> str:
-    """SQL of where in the log the columns were what a change has: a row of a snapshot, which stands
-    below all that was streamed, has those of the place at which it was read. At one place of the
-    source's log with a schema change it is from before it. `by_arrival`: SQL."""
+    """SQL of the place in the log at which a change's columns were those that it has.
+
+    A row of a snapshot stands below all that was streamed, but has the columns of the place at
+    which it was read. If a schema change stands at the same place of the source's log, the row is
+    from before it. `by_arrival`: SQL, as for `schema_pos`.
+    """
     epoch, source = f"slice({pos}, {EPOCH}, 1)", f"slice({pos}, {S1}, {STREAM - S1})"
     transport = f"IF({by_arrival}, {transport_part(pos)}, array(0L, 0L, 0L, 0L))"
     read = f"concat({epoch}, array({STREAMED}L), {source}, {transport})"
@@ -146,10 +158,11 @@ def read_at(pos: str, *, by_arrival: str) -> str:
 def without_early(
     changes: str, unfit: Sequence[tuple[Sequence[str], Pos, str]], *, pos: str = "pos"
 ) -> str:
-    """SQL of the changes, their after images without what did not have to fit yet and does not.
+    """SQL of the changes, their after images without values that did not have to fit yet, and do
+    not.
 
-    `unfit`: the names of a column, the position below which it had another type, and SQL on a
-    change that is true where its value does not fit.
+    `unfit`: the names of a column, the position below which it had another type, and SQL that is
+    true for a change whose value does not fit.
     """
     if not unfit:
         return changes
@@ -165,8 +178,8 @@ def without_early(
 
 
 def _fates(lineage: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> dict[str, Fate]:
-    """What becomes of each name, in lower case, that some entry concerns; of those of a key, which
-    are renamed and nothing else. `ages`: the age of an event at each position."""
+    """What becomes of each name, in lower case, that some entry concerns. `keys`: of names in keys,
+    which are renamed and nothing else. `ages`: the age of an event at each position."""
     found: dict[str, Fate] = {}
     for entry in reversed(lineage) if not keys else ():
         if entry.hidden:
@@ -188,11 +201,12 @@ _Path = tuple[int, ...]
 
 
 def _turns(lineage: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | None, _Path]]]:
-    """Per name the entries (by number) that rename or drop it, in order, what it comes to from
-    there, and which entries rename it on the way, the last first.
+    """By name, the entries that rename or drop it, in order: the entry's number, the name of today
+    that it leads to, and the path to there, which is the numbers of the entries that rename it on
+    the way, the last first.
 
-    Paths that come to one name tell which had it first: where they part, it is the one that needed
-    no further one, or an earlier one.
+    If two paths lead to one name, they tell which column had it first: where they part, it is the
+    one whose path ends, or goes on with an earlier entry.
     """
     now: dict[str, tuple[str | None, _Path]] = {}
     turns: dict[str, list[tuple[int, str | None, _Path]]] = {}
@@ -254,7 +268,8 @@ def _fillings(lineage: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:
 
 
 def _entries(image: str, found: Mapping[str, Fate]) -> str:
-    """SQL of the entries of a map under today's names, with their ranks; null where it stands."""
+    """SQL of the entries of a map under today's names, with their ranks; null if the map stays as
+    it is."""
     if not found:
         return "CAST(NULL AS string)"
     fates = {
@@ -285,7 +300,8 @@ _NAMED = (
 
 
 def _map(image: str, found: Mapping[str, Fate]) -> str:
-    """SQL of a map, of `_entries` of it; where two have one name, the one that had it first."""
+    """SQL of a map, made of its `_entries`; if two have one name, the one that had it first
+    stays."""
     if not found:
         return image
     entries = f"_{image}"
@@ -297,8 +313,8 @@ def _map(image: str, found: Mapping[str, Fate]) -> str:
 
 
 def _fitting(found: Sequence[Filling]) -> str:
-    """SQL of the DEFAULTs, as entries of a map, that the after image is to have: those of columns
-    that came later, and in new rows those that came without them."""
+    """SQL of the DEFAULTs, as entries of a map, that the after image must get: those of columns
+    that were added later and, in a new row, those of columns that the row does not name."""
     fresh = "(op IN ('insert', 'snapshot') AND after_image = 'full')"
     early = "_age < d.since"
     names = "transform(map_keys(after), k -> lower(k))"
@@ -319,13 +335,14 @@ _FILLED = (
     "CASE WHEN size(_fitting) = 0 THEN after "
     "WHEN size(array_distinct(transform(_fitting, d -> lower(d.key)))) = size(_fitting) "
     "THEN map_from_entries(concat(map_entries(after), _fitting)) "
-    # A name that was given twice, without a drop that was let in, has the first DEFAULT.
+    # A name that was added twice, without an approved drop between, has the first DEFAULT.
     "ELSE map_from_entries(concat(map_entries(after), filter(_fitting, (d, i) -> "
     "NOT exists(slice(_fitting, 1, i), o -> lower(o.key) = lower(d.key))))) END"
 )
 
 
 def _constant(value: object, type_: str) -> str:
-    """SQL of a value as a constant of a Spark type, however large: one literal to whoever plans."""
+    """SQL of a value as a constant of a Spark type; however large it is, the planner sees one
+    literal."""
     text = msgspec.json.encode(value).decode()
     return f"from_json({sql_text(text)}, {sql_text(type_)})"

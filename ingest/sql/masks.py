@@ -1,9 +1,9 @@
 """Masks in SQL: silver's rows with something else in place of the values that gold may not have.
 
-Images and keys are masked where they are read, before anything is folded, compared or set aside: so
-a target, its history, its rejects and whatever is made anew of them hold the same. The secret of a
-hash is read from a relation of one row that the session alone has (`pad_in` and `pad_out`, HMAC's
-two pads of it): it stands in no statement, so in no plan, no log and no error.
+Images and keys are masked where they are read, before anything is folded, compared or set aside. So
+a target, its history, its rejects and all that is made anew from them hold the same. The secret of
+a hash is read from a relation of one row that only the session has (`pad_in` and `pad_out`, the two
+pads that HMAC makes of it). So it stands in no statement, and therefore in no plan, log or error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _MAPS = ("before", "after", "key", "key_before")
 
 
 class Masking(NamedTuple):
-    """How a column is masked. `type`: the type by which its values are spelled; `domain`: what a
-    token is of; `secret`: the name of the relation with the secret."""
+    """How a column is masked. `type`: the type by which its values are spelled; `domain`: equal
+    values have the same token within one domain; `secret`: the name of the relation with the
+    secret."""
 
     mode: str
     type: str | None
@@ -32,8 +33,9 @@ class Masking(NamedTuple):
 def masked(
     changes: str, masks: Mapping[str, Masking], *, zone: str | None, maps: Iterable[str] = _MAPS
 ) -> str:
-    """SQL of the changes (silver rows), what `masks` names masked in `maps`. `masks`: by the names
-    that images have columns under, matched without case; `zone`: of zone-less times."""
+    """SQL of the changes (silver rows) with the columns of `masks` masked in the maps `maps`.
+    `masks`: by the names under which images have the columns, matched without case; `zone`: the
+    zone of times that name none."""
     if not masks:
         return changes
     maps = tuple(maps)
@@ -46,7 +48,7 @@ def masked(
         for name, mask in {name.lower(): mask for name, mask in masks.items()}.items()
     )
     each = f"(k, v) -> CASE lower(k) {cases} ELSE v END"
-    # Worked out once: see `ingest.sql.lineage`.
+    # Worked out once, as `_apart` of `ingest.sql.lineage` explains.
     listed = ", ".join(
         f"IF(spark_partition_id() < 0, NULL, transform_values({name}, {each})) AS {name}"
         for name in maps
@@ -56,8 +58,8 @@ def masked(
 
 
 def as_it_was(masks: Mapping[str, Masking], renames: Sequence[RenameColumn]) -> dict[str, Masking]:
-    """The masks by all names, in lower case, that their columns ever had: for what is shown as it
-    came. A name that two columns had is masked of both."""
+    """The masks by all names, in lower case, that their columns ever had: for showing rows as they
+    came. A name that two columns had is masked for both."""
     names = {name.lower(): mask for name, mask in masks.items()}
     for name, mask in list(names.items()):
         for other in ever_called(name, renames):
@@ -66,8 +68,8 @@ def as_it_was(masks: Mapping[str, Masking], renames: Sequence[RenameColumn]) -> 
 
 
 def as_it_is(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Masking]:
-    """The masks by the names under which they are declared and those that their columns have
-    had since."""
+    """The masks by the names under which they are declared, and by those that their columns got
+    since."""
     names = dict(masks)
     declared = lowered(masks)
     for name, mask in masks.items():
@@ -76,7 +78,7 @@ def as_it_is(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Maskin
 
 
 def mask_of(text: str, mask: Masking, *, zone: str | None) -> str:
-    """SQL of what stands in place of a text that no map holds, such as a DEFAULT."""
+    """SQL that masks a text that stands in no map, such as a DEFAULT."""
     pads = (f"(SELECT {pad} FROM {mask.secret})" for pad in ("pad_in", "pad_out"))
     return _mask(mask, zone, text=text, pads=tuple(pads))
 
@@ -88,7 +90,7 @@ def _mask(
     text: str = "v",
     pads: tuple[str, ...] = ("_pad_in", "_pad_out"),
 ) -> str:
-    """SQL of what stands in place of `text`. `pads`: SQL of the secret's."""
+    """SQL of what stands in place of `text`. `pads`: SQL of the secret's two pads."""
     if mask.mode == "null":
         return "CAST(NULL AS string)"
     if mask.type not in (None, "string"):

@@ -1,9 +1,10 @@
-"""The columns that gold adds to rows, and what a source's columns of their names are called.
+"""The columns that gold adds to rows, and what gold calls a source's columns of the same names.
 
-A column of the source that is called like one of gold's is `<name>_source` in gold and in history
-(semantics.md, 73). So is one that is called like that itself: two columns never come to one name,
-whichever of them comes first. Gold reads silver through `in_gold` where such a column is, and
-from there on, schema changes and the configuration included, the name in gold is its only one.
+A column of the source whose name is one of gold's own is called `<name>_source` in gold and in
+history (semantics.md, 73). So is a column that already has such a name: two columns never get one
+name, whichever of them comes first. If there is such a column, gold reads silver through `in_gold`;
+from there on, in schema changes and the configuration as well, the column has only its name in
+gold.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ ROW_METADATA = {
 }
 """Columns that gold adds to every table, with their Spark types."""
 METADATA = (*ROW_METADATA, "_valid_from", "_valid_to", "_current", "_deleted_at")
-"""Columns that gold adds to every table or to some; none of the user's has such a name there."""
+"""Columns that gold adds to every table or to some; no column of the user's has such a name in
+gold."""
 _SUFFIX = "_source"
 _PATTERN = rf"(?iu)^({'|'.join(METADATA)})({_SUFFIX})*"
 _CALLED = re.compile(_PATTERN)
@@ -37,7 +39,7 @@ def gold_name(name: str) -> str:
 
 
 def source_name(name: str) -> str:
-    """What a column of gold that came from the source is called there."""
+    """What the source calls a column of gold that came from it."""
     return name[: -len(_SUFFIX)] if renamed_in_gold(name) else name
 
 
@@ -51,7 +53,7 @@ def gold_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def in_gold(changes: str) -> str:
-    """SQL of silver rows, the names in their images and keys as gold has them."""
+    """SQL of silver rows with the names in their images and keys as gold has them."""
     whole = sql_text(_PATTERN + r"\z")
     called = f"IF(k RLIKE {whole}, concat(k, '{_SUFFIX}'), k)"
     maps = ", ".join(f"transform_keys({name}, (k, v) -> {called}) AS {name}" for name in _MAPS)
@@ -79,9 +81,9 @@ def _column_in_gold(column: Column) -> Column:
 
 
 def check_column_names(rows: Iterable[Sequence[str]], excluded: Collection[str]) -> None:
-    """Raise TableError where one table cannot hold the columns of a row: one has no name, or two
-    differ only in case (semantics.md, 25). `excluded`: columns that gold leaves out, in lower
-    case."""
+    """Raise TableError if one table cannot hold the columns of a row, because one has no name or
+    two differ only in case (semantics.md, 25). `excluded`: the columns that gold leaves out, in
+    lower case."""
     for row in dict.fromkeys(map(tuple, rows)):
         met: dict[str, str] = {}
         for name in row:

@@ -1,4 +1,5 @@
-"""What silver has of a source's tables above a batch: statistics, and what tells their columns."""
+"""What silver has of a source's tables above a batch: statistics, and the rows that describe their
+columns."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ _TABLE = "db, schema, `table`"
 
 
 def _of_images(tenants: Collection[str]) -> str:
-    """What is worked out before anything is grouped: so it is compiled with the reading of the
-    files, and no image leaves it."""
+    """The figures of images that are worked out before anything is grouped, so that they are
+    compiled together with the reading of the files, and no image has to be passed on."""
     either = sql_texts(tenants)
     return f"""({CHANGES_KEY} OR {LEAVES_KEY}) AS changes_key,
   IF(kind = 'change' AND op <> 'delete', map_keys(coalesce(after, before)), NULL) AS names,
@@ -40,14 +41,15 @@ def _of_images(tenants: Collection[str]) -> str:
 
 
 def _listed(images: int) -> str:
-    """Of very many lists of names (`met`) each name, and a list with a name in two spellings."""
+    """If there are very many lists of names (`met`): each name, and a list with a name in two
+    spellings."""
     return f"""IF(size(met) <= {images}, met, concat(transform(array_distinct(flatten(met)),
     n -> array(n)), slice(filter(met, i -> {_TWICE}), 1, 1)))"""
 
 
 def part(apart: Mapping[SourceTable, int], above: int | None) -> str:
-    """Which part of its table's batches a row belongs to: whether it lies above a batch, where one
-    is given for all, and whether above that which is given for its table."""
+    """Which part of its table's batches a row belongs to: whether it lies above the batch that is
+    given for all tables, if there is one, and above the batch that is given for its own."""
     parts = [f"CAST(batch > {above} AS int)"] if above is not None else []
     if apart:
         cases = " ".join(
@@ -59,11 +61,11 @@ def part(apart: Mapping[SourceTable, int], above: int | None) -> str:
 
 
 def statistics(silver: str, where: str, *, part: str, images: int, tenants: Collection[str]) -> str:
-    """Rows by table, part, schema, kind, operation and format, with what is counted of them.
-    `images`: how many lists of names are told one by one; `tenants`: the formats that tell one.
+    """Rows by table, part, schema, kind, operation and format, with their figures. `images`: how
+    many lists of names are told one by one; `tenants`: the formats that name a tenant.
 
-    What tells the rows of silver apart is what they are grouped by, not a condition in each figure;
-    and they are grouped once: what Spark is to plan for every batch is half as much.
+    Silver's rows are grouped by what tells them apart, instead of each figure having a condition of
+    its own, and they are grouped once: Spark then has half as much to plan for every batch.
     """
     groups = f"{_TABLE}, part, schema_id, kind, op, format"
     return query(

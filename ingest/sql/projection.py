@@ -28,8 +28,8 @@ from ingest.sql.quoting import sql_text, sql_texts
 def slots(columns: Iterable[str]) -> dict[str, str]:
     """The names that a target's columns have in our own SQL: `c0`, `c1`, … by their place.
 
-    What a source calls a column stands nowhere beside names of ours, which it might equal
-    (semantics.md, 73): it is the name of a target's column, or the text of a map's key.
+    A source's name for a column never stands beside names of ours, which it might equal
+    (semantics.md, 73): it is only the name of a target's column, or the text of a map's key.
     """
     return {name: f"c{place}" for place, name in enumerate(columns)}
 
@@ -40,9 +40,8 @@ def key_slots(keys: Iterable[str]) -> dict[str, str]:
 
 
 class OrderColumn(NamedTuple):
-    """A column that orders rows (`sequence_by`): its type, and the names that images have it under
-    (`spellings`). `earlier`: the names below each position at which it was called otherwise, in
-    order."""
+    """A column that orders rows (`sequence_by`): its type and the names that images have it under
+    (`spellings`). `earlier`: the names that it had below certain positions, in order."""
 
     spellings: tuple[str, ...]
     type: str
@@ -50,7 +49,7 @@ class OrderColumn(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that images ever had it under."""
+        """All names under which images ever had it."""
         return (*self.spellings, *(name for _, names in self.earlier for name in names))
 
 
@@ -58,15 +57,19 @@ class OrderColumn(NamedTuple):
 class Projection:
     """How one source table's changes become rows of a target.
 
-    `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names that
-    images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: that
-    of zone-less times. `native`: silver's own `key` is the target's key; otherwise the key's values
-    come from the images. `lineage`: the schema changes through which earlier events are read.
-    `shard`: the key column that tells which source table a row came from. `sequence`: the columns
-    that order the rows. `masks`: the target columns that hold something else in place of their
-    values; changes read through `masked` hold it too. `keeps_states`: the target shows every state
-    of a row, not only the last. `read_positions`: a row of a snapshot tells where in the log it was
-    read.
+    - `columns`: target column -> Spark type, keys first.
+    - `spellings`: target column -> the names that images have it under.
+    - `label`: the source table's `db.table` or `db.schema.table`.
+    - `zone`: the zone of times that name none.
+    - `native`: silver's own `key` is the target's key; otherwise the key's values come from the
+      images.
+    - `lineage`: the schema changes through which earlier events are read.
+    - `shard`: the key column that tells which source table a row came from.
+    - `sequence`: the columns that order the rows.
+    - `masks`: the target columns that hold something else in place of their values; changes that
+      are read through `masked` hold it too.
+    - `keeps_states`: the target shows every state of a row, not only the last.
+    - `read_positions`: a row of a snapshot tells where in the log it was read.
     """
 
     keys: tuple[str, ...]
@@ -87,8 +90,8 @@ class Projection:
 
     @property
     def schema_pos(self) -> str:
-        """SQL of where a change stands among the schema changes. Where `sequence_by` orders the
-        rows, that is its place in the log, the last part of its pos."""
+        """SQL of where a change stands among the schema changes. If `sequence_by` orders the rows,
+        that is its place in the log, which is the last part of its pos."""
         if self.read_positions:
             return read_at("pos", by_arrival=str(self.by_arrival).lower())
         return in_log("pos") if self.sequence else "pos"
@@ -119,9 +122,9 @@ class Projection:
     def key_value(self, name: str, *, before: bool = False) -> str:
         """SQL of a key column's text: from the event's key, else from its images.
 
-        If silver's key is not the target's, the images come first and silver's key second, which
-        may hold the column too. A row from before the key column was added has had the literal
-        DEFAULT of the column since; the DEFAULT is masked here, as `masked` does with values in
+        If silver's key is not the target's, the images come first, and silver's key, which may hold
+        the column too, comes second. A row from before the key column was added has had the
+        column's literal DEFAULT since; this DEFAULT is masked here, as `masked` masks values in
         maps.
         """
         if name == self.shard:
@@ -147,7 +150,7 @@ class Projection:
     def key_text(self, *, before: bool = False) -> str:
         """SQL of the key as array<string>: values that are equal as typed have equal text.
 
-        Null where a value is missing or does not fit its type; empty where there are no keys.
+        It is null if a value is missing or does not fit its type, and empty if there are no keys.
         """
         if not self.keys:
             return "CAST(array() AS array<string>)"
@@ -186,9 +189,9 @@ class Projection:
 
     @property
     def may_change_key(self) -> str:
-        """SQL that is true at least for every change that gave its row another key, on changes as
-        they came; `events` then tells which of them did. Before a key column was renamed the values
-        of the key stand under other names."""
+        """SQL that is true at least for every change that gave its row another key, for changes as
+        they came; `events` then tells which of them really did. Before a key column was renamed,
+        the key's values stand under other names."""
         return self.changes_key if self.native or not self.key_renamed else _MOVING
 
     @property
@@ -199,7 +202,8 @@ class Projection:
         return any(names & {rename.old.lower(), rename.new.lower()} for rename in renames)
 
     def misfits(self) -> list[tuple[str, str]]:
-        """(column, SQL that is true where the after image has a misfit), where there can be one."""
+        """(column, SQL that is true where its value in the after image is a misfit), for each
+        column that can have one."""
         checks = []
         for name, type_ in self.columns.items():
             check = casts.misfit(self.text("after", name), type_, self.zone)
@@ -214,14 +218,14 @@ def key_bytes(key: str) -> str:
 
 
 _MOVING = "op IN ('insert', 'update')"
-"""Where a source sends a change of the key as a delete and an insert, the insert names both."""
+"""If a source sends a change of the key as a delete and an insert, the insert names both keys."""
 CHANGES_KEY = (
     f"({_MOVING} AND key_before IS NOT NULL AND (map_values(key_before) <> map_values(key)"
     " OR map_keys(key_before) <> map_keys(key)))"
 )
 
 NAMED_KEYS = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
-"""Each key that an event names: of a change of the key both."""
+"""Each key that an event names; a change of the key names both."""
 
 NAMES_OLD_KEY = "(op = 'insert' AND key_before IS NOT NULL)"
 """True for the insert of a change of the key that came in two messages."""
@@ -232,9 +236,9 @@ LEAVES_KEY = f"(op = 'delete' AND element_at(pos, {HALF}) = 0)"
 def as_today(projection: Projection, changes: str) -> str:
     """SQL of the changes (silver rows) as they read under today's columns, masked.
 
-    A value from before its column got today's type need not fit it. If it does not, it is left out,
-    since what overwrote it fits. In a target that shows every state such a value stays and is a
-    misfit: without it, that state would show the value from before it.
+    A value from before its column got today's type need not fit that type. If it does not, it is
+    left out, since the value that overwrote it fits. In a target that shows every state, such a
+    value stays and is a misfit: without it, that state would show the value before it.
     """
     pos = projection.schema_pos
     changes = translated(changes, projection.lineage, pos=pos)
@@ -248,8 +252,8 @@ def as_today(projection: Projection, changes: str) -> str:
 
 
 def events(projection: Projection, changes: str) -> str:
-    """One row a change: key and key_before as array<string>, its images, and what it takes to fold
-    it.
+    """One row a change: key and key_before as array<string>, the images, and what else folding the
+    change takes.
 
     `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label,
     key, key_before, image, before, partial, event_time (µs), tx, digest, batch, epoch, topic,
@@ -258,8 +262,8 @@ def events(projection: Projection, changes: str) -> str:
     """
     changes = as_today(projection, changes)
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in projection.misfits()]
-    # Of the functions that leave out nulls only this one is compiled; with `array_compact` none of
-    # the checks would be.
+    # Of the functions that leave out nulls Spark compiles only this one; with `array_compact`, none
+    # of the checks would be compiled.
     misfits = f"array_except(array({', '.join(flagged)}), array(NULL))" if flagged else "array()"
     names = sql_texts(projection.columns)
     image, by_spelling = _renamed(projection), _other_spellings(projection)
@@ -292,8 +296,8 @@ FROM ({changes})"""
 
 
 def that_fit(events: str) -> str:
-    """The events of a relation that fit. Inserts of key changes in two messages that do not fit are
-    among them, marked as `void`: then their deletes count for nothing either (semantics.md, 34)."""
+    """The events of a relation that fit. An insert of a key change in two messages stays even if it
+    does not fit, marked as `void`: its delete then does not count either (semantics.md, 34)."""
     fits = "key IS NOT NULL AND size(misfits) = 0"
     return (
         f"SELECT * EXCEPT (key), coalesce(key, key_before) AS key, NOT ({fits}) AS void "
@@ -304,7 +308,7 @@ def that_fit(events: str) -> str:
 def _renamed(projection: Projection) -> str:
     """SQL of the after image with target column names, without columns the target lacks."""
     listed = f"array({_listed(projection)})"
-    # A lambda is not compiled, so only images with columns that the target lacks go through it.
+    # Spark does not compile a lambda, so only images with columns that the target lacks take it.
     kept = (
         f"IF(size(array_except(map_keys(after), {listed})) = 0, after, "
         f"map_filter(after, (k, v) -> array_contains({listed}, k)))"
@@ -313,7 +317,7 @@ def _renamed(projection: Projection) -> str:
 
 
 def _as_spelt_here(projection: Projection, row: str) -> str:
-    """SQL of an image whose columns have the names that the target has for them."""
+    """SQL of an image with its columns under the names that the target has for them."""
     by_spelling = _other_spellings(projection)
     if not by_spelling:
         return row
@@ -324,7 +328,7 @@ def _as_spelt_here(projection: Projection, row: str) -> str:
 
 
 def _other_spellings(projection: Projection) -> dict[str, str]:
-    """The names of images that are not the target's own -> the target column that each is."""
+    """The names of images that differ from the target's -> the target's column."""
     return {
         spelling: name
         for name, all_ in projection.spellings.items()

@@ -1,7 +1,7 @@
 """A query that is read from the top: named relations, each made of those before it.
 
-Spark puts in the place of a name what it stands for before it plans, in queries and in statements
-that change a table, so naming a step costs nothing.
+Spark replaces each name by its definition before it plans, in queries as well as in statements that
+change a table, so naming a step costs nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ingest.sql.quoting import quoted_list
 def query(**relations: str) -> str:
     """The last of the relations, with all before it under their names.
 
-    Each is SQL that may name those before it. A name hides others of its kind further out, never
-    those of a text that is put into it whole.
+    Each is SQL that may name those before it. A name hides the same name further out, but never a
+    name within a text that is put into it whole.
     """
     *named, (_, last) = relations.items()
     if not named:
@@ -34,12 +34,12 @@ def union_all(queries: Iterable[str]) -> str:
 
 
 def at_most(query: str, most: int) -> str:
-    """So many of a query's rows at most."""
+    """At most so many of a query's rows."""
     return f"SELECT * FROM ({query}) LIMIT {most}"
 
 
 def select(relation: str, where: str | None = None, *, columns: str = "*") -> str:
-    """Columns of a relation's rows, of those for which `where` is true where it is given."""
+    """Columns of a relation's rows, only of those for which `where` is true if it is given."""
     return f"SELECT {columns} FROM {relation}" + ("" if where is None else f" WHERE {where}")
 
 
@@ -49,7 +49,7 @@ def one_row(texts: Iterable[str]) -> str:
 
 
 def first_row(query: str) -> str:
-    """A row where a query gives any."""
+    """One row if the query gives any."""
     return f"SELECT 1 FROM ({query}) LIMIT 1"
 
 

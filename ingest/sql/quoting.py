@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 
 def quoted(*parts: str) -> str:
-    """A name, or one of several parts: dots, spaces and back quotes are nothing special in it."""
+    """A name, or one of several parts; dots, spaces and back quotes in a part have no special
+    meaning."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
@@ -36,6 +37,6 @@ def sql_texts(texts: Iterable[str]) -> str:
 
 
 def equal(**texts: str | None) -> str:
-    """True where the columns of these names equal these texts; None asks nothing of a column."""
+    """True where the columns of these names equal these texts; None stands for any value."""
     asked = ((name, text) for name, text in texts.items() if text is not None)
     return " AND ".join(f"{name} = {sql_text(text)}" for name, text in asked)

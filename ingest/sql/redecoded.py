@@ -1,4 +1,4 @@
-"""Which messages of a source gold has not applied, when all of them are decoded again."""
+"""Which messages of a source gold has not applied when all of them are decoded again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ _KEYS = quoted_list(MESSAGE)
 
 
 def unseen(last: int, only: str) -> str:
-    """True for silver's rows above a batch, and those up to it for which `only` is not true."""
+    """True for silver's rows above a batch, and for rows up to it for which `only` is not true."""
     return f"(batch > {last} OR NOT coalesce({only}, false))"
 
 
 def any_unseen(silver: str, *, source: str, unseen: str) -> str:
-    """Rows of a source, where there are any, that gold has not come to."""
+    """A row if a source has any that gold has not come to."""
     return select(silver, f"{equal(source=source)} AND {unseen}", columns=_KEYS)
 
 
 def messages(silver: str, *, source: str, unseen: str, above: int | None) -> str:
-    """The messages of a source that came first `above` a batch, or of which gold has seen nothing:
-    MESSAGE, the batch in which each `came` first, and whether it is one of the latter (`new`)."""
+    """The messages of a source that first came `above` a batch, or of which gold has seen nothing:
+    MESSAGE, the batch in which each `came` first, and whether gold has seen nothing of it
+    (`new`)."""
     late = f" OR min(batch) > {above}" if above is not None else ""
     return query(
         rows=f"SELECT {_KEYS}, batch, {unseen} AS unseen FROM {silver} "
@@ -36,7 +37,7 @@ def messages(silver: str, *, source: str, unseen: str, above: int | None) -> str
 
 
 def is_unapplied(applied_at: Mapping[SourceTable, int]) -> str:
-    """True for a row, beside what `messages` says of its message, that is not applied: by the last
-    batch of its table that is, where that is told."""
+    """True for a row that is not applied, beside what `messages` says of its message; decided by
+    the last batch of its table that was applied, if that is given."""
     cases = " ".join(f"WHEN {of_table(table)} THEN came > {at}" for table, at in applied_at.items())
     return f"CASE {cases} ELSE new END" if cases else "new"

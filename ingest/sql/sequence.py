@@ -1,10 +1,10 @@
 """`sequence_by`: a table ordered by columns of its rows instead of by its source's log.
 
-The columns' values become numbers that stand before the eleven of `pos`: so one comparator still
-serves everywhere, and of equal values the later by the log is the later. They are compared as what
-they are: numbers as numbers (in text columns too, where every digit of the text is one), times as
-times, other text byte by byte (its first BYTES). A delete is placed by its before image. A change
-without a value, or of a kind that has none (a truncate), has no place: `order_key_missing`.
+The columns' values become numbers in front of the eleven of `pos`. So one comparator serves
+everywhere, and of two equal values the one that is later in the log is the later. Numbers are
+compared as numbers (in text columns too, if the text is a plain number that is not too long), times
+as times, and other text byte by byte (its first BYTES). A delete is placed by its before image. A
+change without a value, or of a kind that has none (a truncate), has no place: `order_key_missing`.
 
 A change of the key that came in two messages stands where its insert does, which names both keys
 and does all of it. The delete has no place of its own: its before image may be the old key alone,
@@ -28,10 +28,10 @@ _MILLION_MILLION_MILLION = "CAST('1000000000000000000' AS decimal(19,0))"
 
 
 def numbers(value: str, type_: str, zone: str | None) -> list[str]:
-    """SQL of the numbers that `value` (SQL of canonical text) is compared by, as `type_`.
+    """SQL of the numbers by which `value` (SQL of canonical text) of `type_` is compared.
 
-    Always as many for one type, and the same for types that a column may be widened to. Raises
-    TableError for types without an exact order.
+    Their count is always the same for one type, and the same for all types that a column may be
+    widened to. Raises TableError for types without an exact order.
     """
     found = typed(value, type_, zone)
     if type_ in INTEGERS or type_.startswith("decimal"):
@@ -47,7 +47,7 @@ def numbers(value: str, type_: str, zone: str | None) -> list[str]:
 
 
 def without_order(type_: str) -> str:
-    """The sentence on a type without an exact order; empty where it has one."""
+    """The sentence on a type without an exact order; empty if the type has one."""
     times_and_text = {"timestamp", "timestamp_ntz", "date", "string"}
     if type_ in INTEGERS | times_and_text or type_.startswith("decimal"):
         return ""
@@ -58,11 +58,11 @@ def without_order(type_: str) -> str:
 
 
 def _of_number(number: str) -> list[str]:
-    """Above 10^18, below it, and 18 digits of the fraction."""
+    """The part from 10^18 up, the part below it, and 18 digits of the fraction."""
     whole = f"CAST(floor({number}) AS decimal(38,0))"
     low = f"pmod({whole}, {_MILLION_MILLION_MILLION})"
     fraction = f"CAST({number} - floor({number}) AS decimal(19,18))"
-    # Not by way of its text, which has a power of ten or not by the session's settings.
+    # Not by way of its text: the session's settings decide whether that has a power of ten.
     digits = f"CAST({fraction} * {_MILLION_MILLION_MILLION} AS bigint)"
     return [
         f"CAST(({whole} - {low}) div {_MILLION_MILLION_MILLION} AS bigint)",
@@ -72,7 +72,7 @@ def _of_number(number: str) -> list[str]:
 
 
 def _of_text(text: str) -> list[str]:
-    """0 and a number's, or 1 and the bytes of the text, seven at a time."""
+    """0 and the numbers of a number, or 1 and the bytes of the text, seven at a time."""
     number = f"({text} RLIKE {sql_text(_NUMBER)})"
     digits = _of_number(f"CAST({text} AS decimal(38,18))")
     limbs = []
@@ -87,7 +87,7 @@ def _of_text(text: str) -> list[str]:
 
 
 def sequence_position(projection: Projection) -> str:
-    """SQL of the `pos` of a silver row by the columns of `projection.sequence`; null = it has
+    """SQL of the `pos` of a silver row by the columns of `projection.sequence`; null if it has
     none."""
     listed, missing = [], ["op = 'truncate'", LEAVES_KEY]
     for column in projection.sequence:
@@ -118,10 +118,8 @@ def _sent(names: Iterable[str]) -> str:
 
 
 def ordered(projection: Projection, changes: str) -> str:
-    """The silver rows `changes` with `pos` as the table's own order has it.
-
-    Rows without a place are left out.
-    """
+    """The silver rows `changes`, with `pos` as the table's own order has it; rows without a place
+    are left out."""
     if not projection.sequence:
         return changes
     placed = f"SELECT *, {sequence_position(projection)} AS _place FROM ({changes})"

@@ -1,4 +1,4 @@
-"""Which rows of silver: those of a source table, of some batches, its changes."""
+"""Conditions and queries on silver: the rows of a source table, of some batches, its changes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ingest.sql.metadata import in_gold
 from ingest.sql.quoting import sql_text, sql_texts
 
 ROW_CHANGES, TRUNCATES = "op <> 'truncate'", "op = 'truncate'"
-"""True for the changes of rows; for truncates."""
+"""True for the changes of rows; true for truncates."""
 _LISTED = 64
 _ARRIVED = "coalesce(unix_millis(arrived), 0L)"
 _MARKED = (f"extra[{sql_text(name)}] = {sql_text(text)}" for name, text in COMMITS.items())
 LAST_CHANGE = f"coalesce({' AND '.join(_MARKED)}, false)"
-"""True for a change that is the last of its transaction, where no message of its own tells that."""
+"""True for a change that is the last of its transaction, if no message of its own says so."""
 ERASURES = "_erasures"
 """The topic of rows that say that an erasure took place. Those with a `tx_id` say in `after` how
 many changes of that transaction were `erased`, and in `extra` whether its last was among them."""
@@ -31,7 +31,7 @@ def of_table(table: SourceTable) -> str:
 
 
 def above_pos(pos: Pos, *, of: str = "pos") -> str:
-    """SQL that is true for rows above a position; `of`: SQL of where a row stands."""
+    """SQL that is true for rows above a position; `of`: SQL of a row's position."""
     return f"{of} > {pos_literal(pos)}"
 
 
@@ -52,23 +52,26 @@ def tied_to(positions: Iterable[Pos], pos: str) -> str:
 
 
 def past_horizon(pos: Pos, batch: int) -> str:
-    """SQL that is true for rows that came after history was trimmed below a position, when `batch`
-    was the last one: what they would need of it is gone."""
+    """SQL that is true for rows that came too late: history below a position was trimmed when
+    `batch` was the last one, so what they would need of it is gone."""
     return f"(batch > {batch} AND {below_pos(pos)})"
 
 
 def up_to_batches(batches: Mapping[SourceTable, int]) -> str:
-    """SQL that is true for silver's rows but for those of source tables above a batch of each."""
+    """SQL that is true for silver's rows, except for rows of the given source tables above the
+    batch of each."""
     above = [f"({of_table(table)} AND batch > {batch})" for table, batch in batches.items()]
     return f"coalesce(NOT ({' OR '.join(above)}), true)" if above else "true"
 
 
 def among(batches: Collection[int]) -> str:
-    """SQL that is true for silver's rows of `batches`, where none lies between them but these.
+    """SQL that is true for silver's rows of `batches`, between the first and last of which silver
+    has no others.
 
-    Lists, and of two numbers at least: Spark keeps a list beside the code that it generates, while
-    a single number is a part of the code, which each batch would compile anew. And of neighbours:
-    Delta reads the files whose batches meet the span of a list, whatever lies within it.
+    The batches are given as a list, of at least two numbers: Spark keeps a list beside the code
+    that it generates, while a single number is part of the code, which would be compiled anew for
+    each batch. And the numbers of a list are neighbours, since Delta reads all files whose batches
+    meet the span of a list, whatever lies within it.
     """
     if not batches or len(batches) > _LISTED:
         return f"batch BETWEEN {min(batches, default=0)} AND {max(batches, default=-1)}"
@@ -80,7 +83,7 @@ def among(batches: Collection[int]) -> str:
 
 def holds_value(name: str, digits: int | None) -> str:
     """SQL that is true for silver's rows with a value of column `name`, in any case, before or
-    after; with so many `digits` behind its point, as a plain number, where that is given."""
+    after; if `digits` is given, with a plain number that has so many digits behind its point."""
     value = "e.value IS NOT NULL"
     if digits is not None:
         point = f"[.][0-9]{{{digits}}}" if digits else ""
@@ -100,8 +103,7 @@ def silver_changes(
 ) -> str:
     """SQL of the changes of one source table in `silver`, under all its names, narrowed by `where`.
 
-    `renamed`: columns have the names that gold has them under. `kind`: rows of another kind
-    instead.
+    `renamed`: the columns have their names in gold. `kind`: rows of another kind instead.
     """
     names = " OR ".join(f"({of_table(table)})" for table in tables)
     silver = f"({in_gold(silver)})" if renamed else silver
@@ -112,8 +114,8 @@ def silver_changes(
 
 
 def truncates(changes: str, *, number: int, above: int) -> str:
-    """Where truncates stand, the first time (µs) that each happened, whether one came in the
-    batches `above` a number, and whether one in those before: (number, pos, time, new, old)."""
+    """Where truncates stand, the first time (µs) that each happened, and whether one came in the
+    batches `above` a number, or in those before: (number, pos, time, new, old)."""
     return (
         f"SELECT {number} AS number, pos, min(unix_micros(event_time)) AS time, "
         f"max(batch > {above}) AS new, max(batch <= {above}) AS old FROM ({changes}) GROUP BY pos"
@@ -135,13 +137,13 @@ def newest_batch(silver: str) -> str:
 
 
 def first_of(silver: str, table: SourceTable, where: str) -> str:
-    """A row where a source table has one for which `where` is true."""
+    """A row if a source table has one for which `where` is true."""
     own = f"source = {sql_text(table.source)} AND {of_table(table)}"
     return f"SELECT 1 FROM {silver} WHERE {own} AND {where} LIMIT 1"
 
 
 def columns_among(changes: str, names: Iterable[str]) -> str:
-    """Those of the names, in lower case, that some change has a column of."""
+    """Those of the names, in lower case, that are columns of some change."""
     sent = "transform(map_keys(coalesce(after, before, key)), k -> lower(k))"
     wanted = sql_texts(names)
     return f"SELECT DISTINCT explode(array_intersect({sent}, array({wanted}))) FROM ({changes})"
@@ -166,7 +168,8 @@ def above_cursors(cursors: Mapping[str, int]) -> str:
 
 
 def arrivals(silver: str, *, source: str, where: str) -> str:
-    """Where messages of a source, narrowed, were placed: (epoch, topic, partition, offset, ms)."""
+    """Where messages of a source, narrowed by `where`, were placed: (epoch, topic, partition,
+    offset, ms)."""
     return (
         f"SELECT DISTINCT epoch, topic, `partition`, offset, {_ARRIVED} AS ms FROM {silver} "
         f"WHERE source = {sql_text(source)} AND ({where})"

@@ -1,4 +1,4 @@
-"""A past moment, as users name it and as SQL that is true for the events it has."""
+"""A past moment, as users name it, and as SQL that is true for the events up to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _POS = msgspec.json.Decoder(list[int])
 
 
 class Moment(NamedTuple):
-    """A time (µs since 1970-01-01 UTC) or a position, of which a prefix will do; neither: now."""
+    """A time (µs since 1970-01-01 UTC), or a position or the beginning of one; without either:
+    now."""
 
     time: int | None = None
     pos: tuple[int, ...] | None = None
@@ -22,8 +23,8 @@ class Moment(NamedTuple):
     def until(self) -> str:
         """SQL that is true for silver's rows up to here.
 
-        Events that name no time count as long past; those that begin with a given prefix of a
-        position belong to it (semantics.md, 35).
+        Events that name no time count as long past; events whose position begins with the given
+        numbers belong to the moment (semantics.md, 35).
         """
         if self.time is not None:
             return f"(event_time IS NULL OR event_time <= timestamp_micros({self.time}))"
@@ -33,7 +34,8 @@ class Moment(NamedTuple):
         return "true"
 
     def before(self, pos: tuple[int, ...], time: int | None) -> bool:
-        """Whether it does not have all that lies up to `pos`, the newest of it from `time`."""
+        """Whether this moment lacks some of what lies up to `pos`, the newest of it being from
+        `time`."""
         if self.time is not None:
             return time is not None and self.time < time
         return self.pos is not None and self.pos < pos[: len(self.pos)]

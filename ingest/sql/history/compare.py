@@ -1,8 +1,8 @@
-"""Two relations with the same columns, compared: a count and a hash of each, then what differs.
+"""Two relations with the same columns, compared: first by count and hash, then row by row.
 
-The hash is the sum over all rows of a 64-bit hash of each row, so the order of rows does not matter
-and a row that is there twice counts twice. Which values are NULL is hashed beside them: `xxhash64`
-passes over NULLs, wherever they stand.
+The hash is the sum over all rows of a 64-bit hash of each row, so the order of rows does not
+matter, and a row that is there twice counts twice. Which values are NULL is hashed as well, since
+`xxhash64` passes over NULLs wherever they stand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
 
 def summary(rows: str, columns: Sequence[str]) -> str:
-    """SQL of one row: `n` and `hash` of the relation `rows` over `columns`."""
+    """SQL of one row: the count `n` and the `hash` of the relation `rows` over `columns`."""
     nulls = ", ".join(f"{quoted(name)} IS NULL" for name in columns)
     values = f"{quoted_list(columns)}, array({nulls})"
     return (
@@ -27,12 +27,11 @@ def summary(rows: str, columns: Sequence[str]) -> str:
 
 
 def differences(found: str, expected: str, keys: Sequence[str], *, columns: Sequence[str]) -> str:
-    """SQL of the rows that differ: kind, columns, and both rows as structs, null where there is
-    none.
+    """SQL of the rows that differ: kind, columns, and both rows as structs, null if there is none.
 
-    `missing` rows are expected and not found, `extra` ones the reverse; of `different` ones
+    `missing` rows are expected and not found, `extra` rows the reverse; for `different` rows,
     `columns` are those whose values differ. Both relations bring their columns as the struct
-    `held`, and a number, `nth`, which tells rows of one key apart.
+    `held`, and a number, `nth`, that tells the rows of one key apart.
     """
     equal = [f"f.held.{quoted(name)} <=> e.held.{quoted(name)}" for name in keys]
     same = " AND ".join([*equal, "f.nth = e.nth"])
@@ -54,16 +53,17 @@ WHERE columns IS NULL OR size(columns) > 0"""
 
 
 def as_target(value: str, from_: str, to: str, *, zone: str | None) -> str:
-    """SQL of a value of a snapshot, of Spark type `from_`, as the target's type `to`.
+    """SQL of a snapshot's value, of Spark type `from_`, as the target's type `to`.
 
-    Texts are read as canonical ones; `zone` is that of zone-less times. What does not fit without
-    loss ends the query, naming it: a comparison that guesses proves nothing.
+    Texts are read as canonical texts; `zone` is the zone of times that name none. A value that does
+    not fit without loss ends the query with an error that names it: a comparison that guesses
+    proves nothing.
     """
     if from_ == to:
         return value
     if from_ in ("timestamp_ntz", "date") and to == "timestamp":
         value, from_ = f"CAST({value} AS string)", "string"
-    # Spark's own casts of instants are by the session's zone.
+    # Spark's own casts of instants depend on the session's zone.
     in_utc = f"timestampadd(MICROSECOND, unix_micros({value}), TIMESTAMP_NTZ '1970-01-01')"
     if from_ == "timestamp" and to in ("timestamp_ntz", "date"):
         shifted = f"convert_timezone('UTC', {sql_text(zone or 'UTC')}, {in_utc})"
@@ -86,8 +86,8 @@ def as_target(value: str, from_: str, to: str, *, zone: str | None) -> str:
 
 
 def numbered(rows: str, keys: Sequence[str], *, columns: Sequence[str], order: str) -> str:
-    """The rows of a relation as `differences` takes them: `held`, all of keys and columns, and
-    `nth` of those with the same keys, in an order."""
+    """The rows of a relation as `differences` takes them: `held` with all keys and columns, and
+    `nth`, their number by `order` among the rows with the same keys."""
     held = quoted_list([*keys, *columns])
     by = quoted_list(keys)
     nth = f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS nth"
@@ -105,11 +105,12 @@ def at_version(table: str, version: int) -> str:
 
 
 def narrowed(rows: str, columns: Sequence[str], where: str) -> str:
-    """Some columns of a relation's rows for which `where` is true, as a relation."""
+    """Some columns of those rows of a relation for which `where` is true, as a relation."""
     return f"({select(rows, where, columns=quoted_list(columns))})"
 
 
 def with_texts(rows: str, texts: Iterable[tuple[str, str]], *, named: str) -> str:
-    """The rows of a relation with a map, `named` so, of names and values (SQL)."""
+    """The rows of a relation with one more column, called `named`: a map of names and values
+    (SQL)."""
     pairs = ", ".join(f"{sql_text(name)}, {value}" for name, value in texts)
     return f"SELECT *, map({pairs}) AS {named} FROM {rows}"

@@ -1,4 +1,4 @@
-"""Transactions in silver: which are complete."""
+"""The transactions in silver, and which of them are complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ingest.sql.silver import ERASURES, LAST_CHANGE
 
 _WAIT = "NOT complete AND NOT rolled_back AND events > 0"
 _COMMITS = f"(op = 'commit' OR {LAST_CHANGE})"
-"""True for what tells the end of its transaction: a message of its own, or the last change."""
+"""True for a row that tells the end of its transaction: a message of its own, or the last
+change."""
 
 
 def transactions(
@@ -24,14 +25,13 @@ def transactions(
     epoch: int | None = None,
 ) -> str:
     """The transactions: (source, tx_id, begin_time, end_time, complete, rolled_back, events,
-    expected, tables, first_pos, last_pos). Where they are given, of one source, as far as they lie
-    above a batch, of those `among` (SQL of `tx_id`), and of an epoch.
+    expected, tables, first_pos, last_pos). They can be narrowed to one source, to rows `above` a
+    batch, to those `among` (SQL of `tx_id`), and to one epoch.
 
-    `published`: the batch up to which gold has published whole ones. One with a change there was
-    complete, whatever retention or an erasure has taken out of silver since. `without`: SQL of
-    changes that count for none.
-
-    `change`: SQL of what the deliveries of one change have in common.
+    `published`: the batch up to which gold has published whole transactions. A transaction with a
+    change up to there was complete, whatever retention or an erasure has taken out of silver since.
+    `without`: SQL of changes that do not count. `change`: SQL of what the deliveries of one change
+    have in common.
     """
     terms = [equal(source=source)] if source is not None else []
     terms += [f"batch > {above}"] if above is not None else []
@@ -46,7 +46,7 @@ def transactions(
         rows_=f"SELECT *, {_COMMITS} AS commits FROM {silver} WHERE tx_id IS NOT NULL "
         f"AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback') "
         f"OR topic = {sql_text(ERASURES)}) AND {where}",
-        # An erasure that was cut short tells the same once more.
+        # An erasure that was interrupted tells the same once more.
         told="SELECT source, epoch, tx_id, op_raw, max(CAST(after['erased'] AS bigint)) AS n "
         f"FROM rows_ WHERE topic = {sql_text(ERASURES)} GROUP BY source, epoch, tx_id, op_raw",
         gone="SELECT source, epoch, tx_id, sum(n) AS erased FROM told "
@@ -70,12 +70,12 @@ FROM rows_ GROUP BY source, epoch, tx_id""",
 
 
 def that_wait(transactions: str) -> str:
-    """The ids of those that are not complete: `tx_id`."""
+    """The ids, `tx_id`, of the transactions that are not complete."""
     return f"SELECT tx_id FROM ({transactions}) WHERE {_WAIT}"
 
 
 def lowest_waiting(transactions: str) -> str:
-    """The lowest of those that are not complete: (tx_id, first_pos, events, expected)."""
+    """The lowest transaction that is not complete: (tx_id, first_pos, events, expected)."""
     return (
         f"SELECT tx_id, first_pos, events, expected FROM ({transactions}) WHERE {_WAIT} "
         "ORDER BY first_pos LIMIT 1"
@@ -83,7 +83,7 @@ def lowest_waiting(transactions: str) -> str:
 
 
 def newest_epoch(silver: str, *, source: str, above: int) -> str:
-    """A row: the highest epoch that has come above a batch."""
+    """A row: the highest epoch that came above a batch."""
     return f"SELECT max(epoch) FROM {silver} WHERE {equal(source=source)} AND batch > {above}"
 
 
@@ -98,7 +98,7 @@ def batches_from(silver: str, *, source: str, above: int, first: Pos) -> str:
 
 
 def any_end(silver: str, *, source: str) -> str:
-    """A row where some message of a source told the end of a transaction that it names."""
+    """A row if some message of a source told the end of a transaction that it names."""
     return (
         f"SELECT 1 FROM {silver} WHERE {equal(source=source)} AND tx_id IS NOT NULL "
         f"AND (op = 'rollback' OR {_COMMITS}) LIMIT 1"
@@ -115,8 +115,8 @@ def any_change(silver: str, *, source: str, tx_id: str | None = None, named: boo
 
 
 def held_back(silver: str, *, source: str, above: int, only: str, until: str) -> str:
-    """A row where a source has changes `above` a batch that may not be published (SQL `only`), and
-    for which SQL `until` is true."""
+    """A row if a source has changes `above` a batch that may not be published (SQL `only`) and for
+    which SQL `until` is true."""
     return (
         f"SELECT 1 FROM {silver} WHERE {equal(source=source, kind='change')} AND batch > {above} "
         f"AND NOT ({only}) AND {until} LIMIT 1"

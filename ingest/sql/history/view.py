@@ -34,13 +34,13 @@ LAST = tuple(
 )
 IMAGES = ("key", "key_before", "before", "after")
 _TOLD = ("db", "schema", "table", "epoch", "format", "value_hash")
-"""What tells which change a delivery is of, beside what the view shows."""
+"""The columns that tell which change a delivery belongs to, beside those that the view shows."""
 _SIDES = ("_now", "_was")
-"""Of the columns that are looked for: their values as text on the row's side now and before."""
+"""For the columns that are searched: their values as text on the row's side now and before."""
 
 
 class Looked(NamedTuple):
-    """What changes are looked for by: values of `columns`, of which the first `keys` are the key.
+    """What changes are searched by: values of `columns`, the first `keys` of which are the key.
 
     `wanted`: place among the columns -> text of the value that is asked for.
     """
@@ -60,7 +60,7 @@ class Earlier(NamedTuple):
 def of_key(columns: Mapping[str, str], looked: Looked, earlier: Sequence[Earlier]) -> str:
     """SQL that is true in the view for changes of the rows with the wanted values.
 
-    Typed values are compared, on the row's side now or on that before; `earlier` are the keys that
+    Typed values are compared, of the row after the change or before it; `earlier` are the keys that
     these rows had before. A truncate concerns every key.
     """
     names = _named_beside(columns)
@@ -73,7 +73,7 @@ def previous_keys(
     view: str, columns: Mapping[str, str], looked: Looked, *, held: Sequence[Earlier] | None
 ) -> str:
     """SQL of the keys, as JSON, that rows of the query `view` had before they got the wanted values
-    or one of the keys `held`; and of the position at which they lost it."""
+    or one of the keys `held`; and of the position at which they lost them."""
     names = _named_beside(columns)
     now, was = (f"slice({quoted(names[side])}, 1, {looked.keys})" for side in _SIDES)
     terms = _had(columns, looked, held or ())
@@ -110,19 +110,19 @@ def _shown_columns(columns: Mapping[str, str]) -> str:
 
 
 def fixed_names(columns: Mapping[str, str]) -> dict[str, str]:
-    """What the view calls its own columns beside those of the target."""
+    """The names that the view gives to its own columns, beside those of the target."""
     return _named_beside(columns)
 
 
 def order(columns: Mapping[str, str]) -> str:
-    """SQL of the view's order: by position."""
+    """SQL of the view's order, which is by position."""
     names = _named_beside(columns)
     return ", ".join(quoted(names[name]) for name in ("pos", "source", "topic", "offset", "row"))
 
 
 def identity(by_arrival: Mapping[str, str]) -> str:
-    """What the deliveries of one change have in common. `by_arrival`: by source, SQL that is true
-    for rows that are ordered by arrival."""
+    """SQL of what the deliveries of one change have in common. `by_arrival`: by source, SQL that is
+    true for rows that are ordered by arrival."""
     cases = " ".join(f"WHEN {sql_text(name)} THEN {told}" for name, told in by_arrival.items())
     return (
         f"struct(source, db, schema, table, CASE WHEN CASE source {cases} ELSE true END "
@@ -132,7 +132,7 @@ def identity(by_arrival: Mapping[str, str]) -> str:
 
 def names_sent(silver: str, where: str) -> str:
     """The names that images have in silver's changes for which `where` is true, in the order in
-    which they came: (name, first)."""
+    which they first came: (name, first)."""
     return query(
         changes=f"SELECT * FROM {silver} WHERE kind = 'change' AND ({where})",
         each="SELECT posexplode(map_keys(coalesce(after, before))) AS (place, name), batch "
@@ -153,17 +153,19 @@ def changes_of(
     renamed: bool,
     schema_pos: str,
 ) -> str:
-    """The changes of source tables with one `lineage` under today's names; what came is in
-    `_sent_after` and so on. `renames`: all that the source told of, let in or not; `renamed`: some
-    columns have other names in gold. `schema_pos`: SQL of where a row stands among
-    the schema changes."""
+    """The changes of source tables with one `lineage` under today's names; the images as they came
+    are in `_sent_after` and so on.
+
+    `renames`: all renames that the source told of, approved or not. `renamed`: some columns have
+    other names in gold. `schema_pos`: SQL of where a row stands among the schema changes.
+    """
     sent = ", ".join(f"{name} AS _sent_{name}" for name in IMAGES)
     changes = f"SELECT *, {sent} FROM {silver}\nWHERE kind = 'change' AND ({of_tables(tables)})"
     now = as_it_is(masks, lineage)
     sent_as = {source_name(name): mask for name, mask in as_it_was(now, renames).items()}
     changes = masked(changes, sent_as, zone=zone, maps=[f"_sent_{name}" for name in IMAGES])
     changes = translated(in_gold(changes) if renamed else changes, lineage, pos=schema_pos)
-    # Of tables with unlike lineages the columns come in other orders.
+    # Tables with different lineages would give the columns in different orders.
     names = (*FIRST, *LAST, *_TOLD, *(f"_sent_{name}" for name in IMAGES))
     return select(f"({masked(changes, now, zone=zone)})", columns=quoted_list(names))
 
@@ -177,9 +179,11 @@ def of_source(
     looked: Sequence[str],
     zone: str | None,
 ) -> str:
-    """The view of one source's tables, of their `changes_of`. `columns` are the target's, with
-    their types, `hidden` the names, in lower case, that images do not show, `looked` the columns of
-    which there are _SIDES as well."""
+    """The view of one source's tables, made of their `changes_of`.
+
+    `columns` are the target's, with their types, `hidden` the names, in lower case, that images do
+    not show, and `looked` the columns that get _SIDES as well.
+    """
     meta = _named_beside(columns)
     listed = [f"{_meta(name, hidden)} AS {quoted(meta[name])}" for name in FIRST]
     listed += [
@@ -205,13 +209,13 @@ def of_source(
 
 
 def _side(name: str, maps: Sequence[str], type_: str, *, zone: str | None) -> str:
-    """SQL of a column's value as text: of the first of the maps that has it."""
+    """SQL of a column's value as text: from the first of the maps that has it."""
     text = f"coalesce({', '.join(_text(name, map_) for map_ in maps)})"
     return as_text(typed(text, type_, zone), type_)
 
 
 def _named_beside(columns: Mapping[str, str]) -> dict[str, str]:
-    """Our own columns' names: a column of the user's keeps its name, ours steps aside with `_`."""
+    """The names of our own columns: if the user has a column of that name, ours gets a `_`."""
     taken = lowered(columns)
     names = {}
     for name in (*FIRST, *LAST, *_SIDES):
@@ -233,11 +237,12 @@ def _meta(name: str, hidden: Sequence[str]) -> str:
 
 
 def _text(column: str, row: str) -> str:
-    """The canonical text of a column in the map `row`: by its name, else by it in another case."""
+    """The canonical text of a column in the map `row`: by its exact name, else by the name in
+    another case."""
     name = sql_text(column)
     folded = sql_text(column.lower())
     other = f"get(map_values(map_filter({row}, (name, text) -> lower(name) = {folded})), 0)"
-    # The lambda goes through the whole row: not for each value that is NULL.
+    # The lambda goes through the whole row, so it must not run for each value that is NULL.
     return f"IF(map_contains_key({row}, {name}), {row}[{name}], {other})"
 
 
@@ -265,7 +270,7 @@ def schemas(silver: str) -> str:
 
 
 def without_joined(changes: str, sources: Iterable[str]) -> str:
-    """The changes without the lone halves of updates that were joined, in some sources."""
+    """The changes without the single halves of updates that were joined, in some sources."""
     split, joined = sql_text(Code.SPLIT_UPDATE.value), sql_text(Code.JOINED_UPDATE.value)
     place = ("source", *DELIVERY)
     return query(

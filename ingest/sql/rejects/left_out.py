@@ -1,7 +1,7 @@
-"""What a fold of all history leaves out, beside what `gold._rejects` has of it.
+"""The changes that a fold of all history leaves out, compared with those that `gold._rejects` has.
 
-A relation of what is left out has the columns of reasons (`ingest.sql.rejects.rows`) and `voided`:
-a truncate has taken since what the change had brought.
+A relation of changes that are left out has the columns of reasons (`ingest.sql.rejects.rows`) and
+`voided`: a truncate has since taken what the change had brought.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COLUMNS = {
     **{"`row`": "0", "code": "''", "error": "''", "misfits": NO_MISFITS},
     **{"image": "CAST(NULL AS map<string,string>)", "voided": "false"},
 }
-"""Each column, and a value that has its type."""
+"""Each column, with a value of its type."""
 
 
 def unfit(projection: Projection, events: str, *, voided: str) -> str:
@@ -33,14 +33,14 @@ def unfit(projection: Projection, events: str, *, voided: str) -> str:
 
 
 def not_voided(reasons: str) -> str:
-    """Reasons of which no truncate took anything."""
+    """Reasons whose changes no truncate has taken anything of."""
     return f"SELECT *, false AS voided FROM ({reasons})"
 
 
 def lost(events: str, held: str, *, voided: str) -> str:
-    """Of each key that a row of another source table holds (`held`: such rows' `key`) the newest of
-    the events that fit, where it leaves a row under that key. `voided`: SQL on an event, true where
-    a truncate has taken what it brought."""
+    """For each key that a row of another source table holds (`held`: the `key` of such rows): the
+    newest event that fits, if it leaves a row under that key. `voided`: SQL that is true for an
+    event if a truncate has taken what it brought."""
     each = f"struct({origin()}, image) AS e, pos"
     return query(
         events=events,
@@ -56,7 +56,7 @@ def lost(events: str, held: str, *, voided: str) -> str:
 
 
 def as_rows(parts: Sequence[str], *, source: str, target: str) -> str:
-    """What is left out, `parts` of it, as rejects with `voided`, each once."""
+    """The changes that are left out, made of `parts`, as rejects with `voided`, each once."""
     names = ", ".join(_COLUMNS)
     nothing = ", ".join(f"{value} AS {name}" for name, value in _COLUMNS.items())
     every = " UNION ALL ".join(f"SELECT {names} FROM ({part})" for part in parts)
@@ -69,8 +69,9 @@ def as_rows(parts: Sequence[str], *, source: str, target: str) -> str:
 
 
 def enter(rejects: str, found: str, *, at: str, misfits: bool) -> str:
-    """The MERGE that enters what is left out, `found` (a relation of `as_rows`), in the table
-    `rejects`, or notes there the moment `at` that it is still. `misfits`: with those."""
+    """The MERGE that enters the changes that are left out (`found`, a relation of `as_rows`) in the
+    table `rejects`, or notes there that they were still left out at the moment `at`. `misfits`:
+    together with their misfits."""
     new = "misfits = s.misfits, value = s.value" if misfits else "misfits = NULL"
     return f"""MERGE INTO {rejects} r
 USING (SELECT * EXCEPT (at), {at} AS at FROM {found}) s ON r.id = s.id
@@ -94,9 +95,9 @@ def noted_at(rejects: str, *, source: str, target: str, at: str) -> str:
 def resolve(
     rejects: str, *, source: str, target: str, noted_at: str, now: str, but: Sequence[str]
 ) -> str:
-    """The UPDATE that resolves a target's open rejects, in the table `rejects`, other than those
-    `noted_at` a moment and, `but`, those of some codes. Other moments may be of other machines,
-    whose clocks are ahead."""
+    """The UPDATE that resolves a target's open rejects in the table `rejects`, except those
+    `noted_at` a moment and those of the codes `but`. Another moment may be of another machine,
+    whose clock is ahead."""
     return (
         f"UPDATE {rejects} SET status = 'resolved', version = version + 1, at = {now} "
         f"WHERE {of_gold(source, target)} AND status = 'open' AND at <> {noted_at} "
@@ -105,8 +106,8 @@ def resolve(
 
 
 def counted(found: str, rejects: str) -> str:
-    """A row: how many changes are left out, `found` (SQL of `as_rows`), and how many of them no
-    open reject, in the table `rejects`, tells of."""
+    """A row: how many changes are left out (`found`, SQL of `as_rows`), and how many of them have
+    no open reject in the table `rejects`."""
     return query(
         found=found,
         counted="SELECT count(*), count_if(coalesce(r.status, 'resolved') = 'resolved') "

@@ -1,4 +1,5 @@
-"""Rejects as `ingest rejects` lists them: what silver could not decode, what gold set aside."""
+"""Rejects as `ingest rejects` lists them: messages that silver could not decode, and changes that
+gold set aside."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from ingest.sql.rejects.rows import DECODE_ID
 
 ORDER = f"source, {origin()}, stage, target"
 _REPLAYED = ("code", "error", "status", "attempts")
-"""What a replay may say otherwise than silver does."""
+"""The columns in which a replay may differ from silver."""
 
 
 def of_silver(silver: str, source: str | None) -> str:
-    """What could not be decoded, of one source where that is given. A silver that lost its
-    checkpoint has a message again: the last one counts."""
+    """The messages that could not be decoded, of one source if it is given. A silver that lost its
+    checkpoint has a message twice: the last row counts."""
     last = ", ".join(
         f"max_by({name}, batch) AS {called}"
         for name, called in (("error_code", "code"), ("error", "error"), ("value", "value"))
@@ -31,13 +32,13 @@ def of_silver(silver: str, source: str | None) -> str:
 
 
 def of_gold(rejects: str, source: str | None, *, columns: Sequence[str]) -> str:
-    """What gold set aside, of one source where that is given."""
+    """The changes that gold set aside, of one source if it is given."""
     return select(rejects, f"stage = 'gold' AND {_of(source)}", columns=_names(columns))
 
 
 def replayed(found: str, rejects: str, *, columns: Sequence[str]) -> str:
-    """What could not be decoded, with what replays said of it since in the table `rejects`; its
-    bytes are in silver."""
+    """The messages that could not be decoded, with what replays have since noted of them in the
+    table `rejects`; their bytes are in silver."""
     said = ", ".join(
         f"coalesce(r.{quoted(name)}, s.{quoted(name)}) AS {quoted(name)}"
         if name in _REPLAYED
@@ -58,8 +59,8 @@ def narrowed(
     status: str | None,
     id_: str | None,
 ) -> str:
-    """The rejects of some relations, with a code, a status, an id that begins so, where these are
-    given."""
+    """The rejects of some relations, narrowed to a code, a status, and an id that begins so, if
+    these are given."""
     where = [
         f"{name} = {sql_text(value)}"
         for name, value in (("code", code), ("status", status))
@@ -72,8 +73,8 @@ def narrowed(
 
 
 def in_order(rejects: str, *, columns: Sequence[str], limit: int | None, values: bool) -> str:
-    """Rejects in order of place, with their bytes (`values`) or NULL, at most so many. People, who
-    are not shown the bytes, want those that are open first."""
+    """Rejects in order of place, at most so many, with their bytes (`values`) or NULL. People, who
+    are not shown the bytes, want the open ones first."""
     value = "`value`" if values else "CAST(NULL AS binary) AS `value`"
     names = ", ".join(value if name == "value" else quoted(name) for name in columns)
     most = f" LIMIT {limit}" if limit is not None else ""
@@ -82,19 +83,19 @@ def in_order(rejects: str, *, columns: Sequence[str], limit: int | None, values:
 
 
 def like(rejects: str, id_: str) -> str:
-    """A row: how many rejects there are, whether one has the id, and an id of them."""
+    """A row: how many rejects there are, whether one has the id, and one of their ids."""
     return f"SELECT count(*), max(id = {sql_text(id_)}), min(id) FROM ({rejects})"
 
 
 def ids_like(rejects: str, beginnings: Collection[str], *, most: int) -> str:
-    """The ids that begin in one of these ways, all of one length, so many at most."""
+    """The ids that begin in one of these ways, which all have one length; at most so many."""
     length = len(next(iter(beginnings)))
     texts = sql_texts(sorted(beginnings))
     return f"SELECT id FROM ({rejects}) WHERE left(id, {length}) IN ({texts}) LIMIT {most}"
 
 
 def summary(rejects: str, *, kind: Sequence[str]) -> str:
-    """How many rejects there are of each kind, the most first, with one's error."""
+    """How many rejects there are of each kind, the most first, with the error of one of them."""
     names = ", ".join(kind)
     return (
         f"SELECT {names}, count(*), min_by(error, struct({origin()})) FROM ({rejects}) "

@@ -9,7 +9,7 @@ from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import BASELESS, CONFLICT, NO_MISFITS, code_and_error
 
 ORIGIN = f"{origin(names=MESSAGE)}, place AS `row`"
-"""The delivery that a result of `ingest.fold.arrow` is of."""
+"""The delivery that a result of `ingest.fold.arrow` belongs to."""
 _NO_IMAGE = "CAST(NULL AS map<string,string>) AS image"
 
 
@@ -20,8 +20,8 @@ FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)"""
 
 
 def of_others(events: str, held: str) -> str:
-    """The events whose key a row has that another source table brought; `held`: such rows' `key`
-    and `_source_table`, others among them."""
+    """The events whose key is that of a row that another source table brought. `held` has such
+    rows' `key` and `_source_table`, and may have other rows too."""
     return (
         f"SELECT {origin('e')}, {CONFLICT}, {NO_MISFITS} AS misfits, e.image "
         f"FROM ({events}) e JOIN ({held}) t ON t.key = e.key WHERE t._source_table <> e.label"
@@ -29,12 +29,13 @@ def of_others(events: str, held: str) -> str:
 
 
 def baseless(results: str) -> str:
-    """The partial images without a base, a relation of results."""
+    """The partial images without a base, given as a relation of results."""
     return f"SELECT {ORIGIN}, {BASELESS}, {NO_MISFITS} AS misfits, {_NO_IMAGE} FROM {results}"
 
 
 def beyond_horizon(changes: str) -> str:
-    """The changes (silver rows), each from before the history that was trimmed."""
+    """The changes (silver rows), each set aside because it is from before the history that was
+    trimmed."""
     text = "expected a change from after the history that was trimmed, got one from before"
     why = code_and_error(Code.LATE_BEYOND_HORIZON, text)
     image = "coalesce(after, before, key) AS image"
@@ -42,7 +43,7 @@ def beyond_horizon(changes: str) -> str:
 
 
 def missing_order_key(projection: Projection, changes: str) -> str:
-    """The changes (silver rows), none of which has a value to order it by."""
+    """The changes (silver rows), each set aside because it has no value to be ordered by."""
     names = ", ".join(column.spellings[0] for column in projection.sequence)
     text = f"expected a value to order the change by ({names}), got NULL, none or a misfit"
     whole = f"{text}; a delete stands where its row did, so its source has to log rows whole before"
@@ -52,7 +53,7 @@ def missing_order_key(projection: Projection, changes: str) -> str:
 
 
 def without_insert(changes: str) -> str:
-    """Deletes (silver rows) of key changes in two messages, whose inserts have not come."""
+    """The deletes (silver rows) of key changes in two messages whose inserts have not come."""
     text = (
         "expected the insert of this change of the key, by which both stand in the table's order, "
         "got none yet; the row keeps its key until it comes"
@@ -61,7 +62,7 @@ def without_insert(changes: str) -> str:
 
 
 def keyless(changes: str) -> str:
-    """The changes (silver rows) of a table whose key columns nobody names."""
+    """The changes (silver rows) of a table whose key columns are named nowhere."""
     text = "expected key columns from the YAML, the message or the Kafka key, got none; set keys"
     return _with_image(changes, code_and_error(Code.NO_KEY, text))
 
@@ -75,7 +76,7 @@ def reason(projection: Projection) -> str:
     """The columns `code`, `error` and `misfits` of an event that does not fit."""
     null = "key IS NULL"
     if projection.keys:
-        # A value that does not fit is no key either, and what it is says more.
+        # A value that does not fit is no key either, and the misfit says more.
         null += f" AND NOT arrays_overlap(misfits, array({sql_texts(projection.keys)}))"
     return (
         f"IF({null}, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code, "
@@ -85,7 +86,7 @@ def reason(projection: Projection) -> str:
 
 
 def _null_key(projection: Projection) -> str:
-    """The sentence on an event without a key: what its images have for each key column."""
+    """The sentence on an event without a key: which values its images have for the key columns."""
     got = [
         f"concat({sql_text(name + ' ')}, "
         f"coalesce(left(coalesce(image, before)[{sql_text(name)}], 60), 'NULL or none'))"
@@ -97,7 +98,7 @@ def _null_key(projection: Projection) -> str:
 
 
 def _misfits(projection: Projection) -> str:
-    """What a reject has of the event's misfits."""
+    """The event's misfits as a reject has them."""
     types = ", ".join(
         f"{sql_text(name)}, {sql_text(type_)}" for name, type_ in projection.columns.items()
     )

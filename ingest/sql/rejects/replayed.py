@@ -1,4 +1,4 @@
-"""Rejects of silver whose messages are decoded again, and what that comes to."""
+"""Rejects of silver whose messages are decoded again, and the results of that."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from ingest.sql.rejects.rows import DECODE_ID, NO_MISFITS
 
 _SHARD = sql_text(Code.SHARD.value)
 _SHARDS = Code.FRAGMENT_INCOMPLETE.value
-"""A message that lacks others: it is whole when they come, and decoding it anew brings nothing."""
+"""The code of a message that lacks others: it is completed when they come, and decoding it again
+brings nothing."""
 
 _GONE = sql_text("; it cannot be decoded again: bronze no longer has its message")
 
 
 def undecoded(silver: str, rejects: str, *, source: str, code: str | None) -> str:
     """The open rejects of silver, with what the table `rejects` says of them: (id, delivery, code,
-    error, attempts, version, done), `done` where silver has rows of the message."""
+    error, attempts, version, done). `done` is true if silver has rows of the message by now."""
     own = f"source = {sql_text(source)}"
     said = "coalesce(r.code, s.why.error_code)"
     where = f"coalesce(r.status, 'open') = 'open' AND {said} <> {sql_text(_SHARDS)}"
     if code is not None:
         where += f" AND {said} = {sql_text(code)}"
     return query(
-        # Silver has an `id` of its own: the message's.
+        # The `id` of silver itself is that of the message.
         rejected=f"SELECT {DECODE_ID} AS reject, {origin()}, min(struct(error_code, error)) AS why "
         f"FROM {silver} WHERE {own} AND kind = 'reject' GROUP BY ALL",
-        # A shard is there all the same, where the record that it is a part of was rejected.
+        # A shard is in silver even if the record that it is a part of was rejected.
         decoded=f"SELECT DISTINCT {origin(names=MESSAGE)} FROM {silver} "
         f"WHERE {own} AND kind <> 'reject' "
         f"AND NOT coalesce(array_contains(warnings, {_SHARD}), false)",
@@ -43,7 +44,8 @@ WHERE {where} GROUP BY ALL""",
 
 
 def counted(undecoded: str) -> str:
-    """A row: how many there are, and of how many silver has rows of the message."""
+    """A row: how many rejects there are, and for how many of them silver has rows of the
+    message."""
     return f"SELECT count(*), count_if(done) FROM ({undecoded})"
 
 
@@ -53,8 +55,8 @@ def messages(undecoded: str) -> str:
 
 
 def without_messages(bronze: str, old: str, *, kept: str) -> str:
-    """The MERGE that takes the messages of bronze for which `old` is true, but those of `kept` (SQL
-    of their places)."""
+    """The MERGE that deletes the messages of bronze for which `old` is true, except those of `kept`
+    (SQL of their places)."""
     gone = query(
         kept=kept,
         gone=f"SELECT DISTINCT {origin('m', MESSAGE)} FROM {bronze} m "
@@ -67,8 +69,9 @@ def without_messages(bronze: str, old: str, *, kept: str) -> str:
 
 
 def as_rejects(undecoded: str, failed: str, *, source: str, columns: Iterable[str]) -> str:
-    """What became of them, as rejects: those that are done are resolved, of others `failed`, a
-    relation of silver's rejects, says why not; of which it says nothing bronze has no message."""
+    """The results as rejects: those that are done are resolved; for the others `failed`, a relation
+    of silver's rejects, says why they failed again. If it says nothing of one, bronze has no
+    message of it any more."""
     place = origin(names=MESSAGE)
     now = {
         "stage": "'decode'",
@@ -94,13 +97,13 @@ def as_rejects(undecoded: str, failed: str, *, source: str, columns: Iterable[st
 
 
 def dismissed(found: str, rejects: str, *, by: str, why: str, columns: Iterable[str]) -> str:
-    """Rejects (`ingest.sql.rejects.listings`) as dismissed ones, with what the table `rejects` has
-    of them."""
+    """Rejects (`ingest.sql.rejects.listings`) as dismissed ones, with what the table `rejects`
+    already has of them."""
     reason = sql_text(f" [dismissed by {by}: {why}]")
     new = {
         "error": f"concat(a.error, {reason})",
         "misfits": f"coalesce(r.misfits, {NO_MISFITS})",
-        # The bytes of what could not be decoded stand in silver.
+        # The bytes of a message that could not be decoded stand in silver.
         "value": "IF(a.stage = 'decode', NULL, a.value)",
         "status": "'dismissed'",
         "at": "current_timestamp()",

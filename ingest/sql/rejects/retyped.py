@@ -1,4 +1,4 @@
-"""Changes that gold set aside, typed again with a target's columns of today."""
+"""Changes that gold set aside, typed again with the target's columns of today."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ingest.sql.rejects.rows import BASELESS_ERROR, NO_MISFITS, is_open
 _SAID = {"reject": "id", "had": "version"} | {
     f"was_{name}": name for name in ("code", "error", "misfits")
 }
-"""What a reject says of its change: by the names that it has beside the change."""
+"""What a reject says of its change, under the names that it has beside the change."""
 _PARTS = ("^[+-]?0*([0-9]*)", "[.]([0-9]*?)0*$")
 """A number's digits before the point, and behind it."""
 _NUMBER = "^[+-]?[0-9]+([.][0-9]+)?$"
 
 
 def typed_again(projection: Projection, events: str, wanted: str, *, rejects: bool = False) -> str:
-    """Those of the events whose deliveries the relation `wanted` has, and whether each `fits`:
-    (delivery, key, key_before, fits, code, error, misfits). Where `wanted` is one of `rejects`,
-    what it says of each comes first: (reject, had, was_code, was_error, was_misfits)."""
+    """The events whose deliveries the relation `wanted` has, and whether each `fits`: (delivery,
+    key, key_before, fits, code, error, misfits). If `wanted` is a relation of `rejects`, what it
+    says of each comes first: (reject, had, was_code, was_error, was_misfits)."""
     said = _SAID if rejects else {}
     keyed = "key IS NOT NULL AND " if projection.keys else ""
     beside = "".join(f", o.{name} AS {alias}" for alias, name in said.items())
@@ -36,8 +36,8 @@ def typed_again(projection: Projection, events: str, wanted: str, *, rejects: bo
 
 
 def as_changes(verdicts: str, *, baseless: str | None = None) -> str:
-    """Verdicts on rejects as changes of these: what fits is resolved, what does not says why, as do
-    those of `baseless`, a relation of results without a base."""
+    """Verdicts on rejects as updates of them: a reject whose change fits is resolved; one that does
+    not fit, or is among `baseless` (a relation of results without a base), says why."""
     found = {"verdicts": verdicts}
     if baseless is None:
         found["told"] = "SELECT *, false AS waits FROM verdicts"
@@ -61,8 +61,9 @@ def as_changes(verdicts: str, *, baseless: str | None = None) -> str:
 
 
 def numbers_that_ask_most(rejects: str, *, source: str, target: str) -> str:
-    """By column of a target, of the numbers among the misfits of its open rejects, in the table
-    `rejects`: the longest before and behind the point, the smallest and the largest, in a list."""
+    """By column of a target, the extremes of the numbers among the misfits of its open rejects in
+    the table `rejects`: the longest before and behind the point, the smallest and the largest, in a
+    list."""
     whole, behind = (f"length(regexp_extract(m.value, '{part}', 1))" for part in _PARTS)
     size = "try_cast(m.value AS decimal(38,0))"
     most = (

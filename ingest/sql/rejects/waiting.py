@@ -1,4 +1,4 @@
-"""Which events wait among the rejects, and which of those wait no more."""
+"""The events that wait among the rejects, and those of them that wait no more."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ingest.sql.rejects.reasons import ORIGIN
 
 
 def without_set_aside(events: str, set_aside: str, *, freed: str | None = None) -> str:
-    """The events (`ingest.sql.projection.that_fit`) without those that `left_aside`
-    (`ingest.sql.rejects.rows`) has, of which inserts of key changes in two messages stay, `void`.
-    What waits of the keys `freed` (SQL of `key`) stays as it is."""
+    """The events (`ingest.sql.projection.that_fit`) without those of `left_aside`
+    (`ingest.sql.rejects.rows`); of these, inserts of key changes in two messages stay, marked as
+    `void`. Events that wait for one of the keys `freed` (SQL of `key`) stay as they are."""
     found = {"events": events, "aside": set_aside}
     beside, on, columns = "events", same("c", "e"), "void"
     if freed is not None:
@@ -30,7 +30,7 @@ def without_set_aside(events: str, set_aside: str, *, freed: str | None = None) 
 
 
 def of_keys(opened: str, events: str, *, keys: str) -> str:
-    """The open rejects (`opened`) of events of the relation `keys` (`key`)."""
+    """The open rejects (`opened`) of the events that concern the relation `keys` (`key`)."""
     return query(
         waiting=opened,
         events=events,
@@ -40,7 +40,7 @@ def of_keys(opened: str, events: str, *, keys: str) -> str:
 
 
 def of_events(opened: str, events: str) -> str:
-    """The open rejects (`opened`) of events that fit."""
+    """The open rejects (`opened`) of the events that fit."""
     return query(
         waiting=opened,
         events=events,
@@ -59,7 +59,7 @@ def of_deliveries(opened: str, changes: str) -> str:
 
 
 def without_same(waiting: str, others: str) -> str:
-    """The rejects without those of the same deliveries as `others`, SQL with their columns."""
+    """The rejects without those whose deliveries are in `others`, SQL with the same columns."""
     return query(
         waiting=waiting,
         others=others,
@@ -68,7 +68,7 @@ def without_same(waiting: str, others: str) -> str:
 
 
 def without_results(waiting: str, results: str) -> str:
-    """The rejects without those of results of `ingest.fold.arrow`, a relation."""
+    """The rejects without those that a relation of results of `ingest.fold.arrow` has."""
     return query(
         waiting=waiting,
         still=f"SELECT {ORIGIN} FROM {results}",
@@ -77,13 +77,13 @@ def without_results(waiting: str, results: str) -> str:
 
 
 def resolved(done: str) -> str:
-    """The rejects as changes of them: `id`, `version`, `status`."""
+    """The rejects as updates of them: `id`, `version`, `status`."""
     return f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({done})"
 
 
 def baseless_among(results: str, asked: str) -> str:
-    """Those of the results without a base that are of deliveries `asked`, both relations, and where
-    they stand: (delivery, pos)."""
+    """Those results without a base whose deliveries are in the relation `asked`, and where they
+    stand: (delivery, pos)."""
     return query(
         without_base=f"SELECT {ORIGIN}, pos FROM {results}",
         found=f"SELECT b.* FROM without_base b JOIN {asked} a ON {same('a', 'b')}",
@@ -92,7 +92,8 @@ def baseless_among(results: str, asked: str) -> str:
 
 def free_keys(events: str, claimed: str, *, held: str) -> str:
     """The keys of events that are `claimed`, without those that other source tables hold (`held`):
-    (key, fits), `fits` where some of the events does. What the others wait for is said anew."""
+    (key, fits). `fits` is true if some event of the key fits; what the others wait for is worked
+    out anew."""
     return query(
         events=events,
         claims=claimed,
@@ -104,8 +105,8 @@ def free_keys(events: str, claimed: str, *, held: str) -> str:
 
 
 def tables_of(silver: str, claimed: str, *, source: str) -> str:
-    """The source tables of the changes that are `claimed`, `silver` being the table of them:
-    (source, db, schema, table)."""
+    """The source tables of the changes that are `claimed`, found in the table `silver`: (source,
+    db, schema, table)."""
     return query(
         claims=claimed,
         tables="SELECT DISTINCT s.source, s.db, s.schema, s.`table` "

@@ -1,1 +1,1 @@
-"""What is counted of all that there is: for status, reports, and how long something waits."""
+"""Counts for status and reports, and how long something waits."""

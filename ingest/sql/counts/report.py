@@ -1,4 +1,4 @@
-"""What a report says beside what status counts."""
+"""The figures of a report beside those of status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def runs(runs: str, *, most: int) -> str:
 
 
 def by_hour(progress: str, *, but: str, most: int) -> str:
-    """What was applied in each of the newest hours: (hour, events, late, stale, keys_refolded,
+    """What gold applied in each of the newest hours: (hour, events, late, stale, keys_refolded,
     rejected)."""
     return query(
         applied=_applied(progress, but=but),
@@ -56,13 +56,13 @@ def late(progress: str, *, but: str, most: int) -> str:
 
 
 def _applied(progress: str, *, but: str) -> str:
-    """What gold did, a row a target (but one) and run."""
+    """What gold did, a row for each run of each target except `but`."""
     own = f"target <> {sql_text(but)} AND NOT contains(target, ':')"
     return f"SELECT * FROM {progress} WHERE {own} AND events > 0"
 
 
 def rejects(relation: str, *, most: int, example: int) -> str:
-    """Rejects by code, the most first, with an example each, of whose bytes so many: (code, stage,
+    """Rejects by code, the most first, each with an example of at most so many bytes: (code, stage,
     source, target, rejects, example)."""
     kind = "code, stage, source, target"
     shown = f"id, error, substring(value, 1, {example}) AS value, octet_length(value) AS bytes"

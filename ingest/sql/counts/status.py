@@ -1,4 +1,4 @@
-"""What `ingest status` counts, by source and by target."""
+"""The figures of `ingest status`, by source and by target."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def by_source(relation: str) -> str:
 
 
 def decoded_and_gaps(silver: str) -> str:
-    """How many rows the table `silver` has of messages that could be decoded, and how many gaps:
-    (source, decoded, gaps)."""
+    """How many rows of the table `silver` come from messages that could be decoded, and how many
+    are gaps: (source, decoded, gaps)."""
     return (
         f"SELECT source, count_if(kind <> 'reject' AND NOT coalesce({GAP}, false)) AS decoded, "
         f"count_if({GAP}) AS gaps FROM {silver} GROUP BY source"
@@ -29,7 +29,7 @@ def decoded_and_gaps(silver: str) -> str:
 
 
 def decoded_changes(silver: str, source: str) -> str:
-    """The changes of a source, or parts of one, that the table `silver` has."""
+    """The changes of a source, or of a part of it, in the table `silver`."""
     return select(silver, f"source = {sql_text(source)} AND kind IN ('change', 'fragment')")
 
 
@@ -48,8 +48,8 @@ def messages_known(relations: Collection[str]) -> str:
 
 
 def open_decode_rejects(silver: str, rejects: str | None) -> str:
-    """How many rejects of the table `silver` no row of the table `rejects` has resolved or
-    dismissed: (source, n)."""
+    """How many rejects of the table `silver` are neither resolved nor dismissed in the table
+    `rejects`: (source, n)."""
     found = {
         "rejects": f"SELECT DISTINCT source, {DECODE_ID} AS id FROM {silver} WHERE kind = 'reject'"
     }
@@ -92,8 +92,8 @@ def open_rejects(rejects: str) -> str:
 
 
 def last_runs(progress: str, *, but: str) -> str:
-    """The newest row of each target but one: (target, source, status, error, last_pos, freshness,
-    state, late), `late` of all its runs."""
+    """The newest row of each target except one: (target, source, status, error, last_pos,
+    freshness, state, late), `late` being the sum of all its runs."""
     last = "struct(source, status, error, last_pos, freshness, state)"
     return query(
         by_target=f"SELECT target, sum(late + stale) AS late, max_by({last}, version) AS last "

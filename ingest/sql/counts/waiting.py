@@ -1,4 +1,4 @@
-"""What waits, and since when: messages to be decoded, changes for their target."""
+"""What waits, and since when: messages to be decoded, and changes to be applied to their target."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _STREAM = ("source", "epoch", "topic", "partition")
 
 
 def undecoded(bronze: str, silver: str | None, *, sources: Collection[str]) -> str:
-    """When the oldest message of some sources came that the table `silver` has nothing of: (source,
-    since)."""
+    """When the oldest message of some sources came of those of which the table `silver` has
+    nothing: (source, since)."""
     among = f"source IN ({sql_texts(sorted(sources))})"
     found = {"messages": f"SELECT * FROM {bronze} WHERE {among}"}
     if silver is not None:
@@ -33,8 +33,8 @@ def undecoded(bronze: str, silver: str | None, *, sources: Collection[str]) -> s
 
 
 def unapplied(silver: str, conditions: Sequence[str]) -> str:
-    """The changes for which one of some conditions on `c` is true, no two of one: how many they
-    are, and when the oldest was decoded: (source, db, schema, table, changes, since)."""
+    """The changes for which one of some conditions on `c` is true, each change counted once: how
+    many there are, and when the oldest was decoded: (source, db, schema, table, changes, since)."""
     tables = "source, db, schema, `table`"
     waiting = " UNION ALL ".join(
         f"SELECT {tables}, decoded_at FROM {silver} c WHERE kind = 'change' AND {condition}"

@@ -1,1 +1,1 @@
-"""Schema changes: the ledger of them, and what silver and gold have of them."""
+"""The ledger of schema changes, and what silver and gold have of them."""

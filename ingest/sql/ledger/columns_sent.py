@@ -1,4 +1,4 @@
-"""Which columns the changes of a source table have: since when, and until when.
+"""Which columns the changes of a source table have, since when and until when.
 
 `changes` is SQL of silver rows of kind change of one source table; names of columns are in lower
 case.
@@ -18,8 +18,8 @@ _KNOWN = "concat(coalesce(map_keys(after), array()), coalesce(unavailable, array
 
 
 def last_known(changes: str, names: Sequence[str]) -> str:
-    """The highest position of a change that has each of the columns, or says that it was not
-    supplied: (name, pos)."""
+    """The highest position of a change that has each of the columns, or says that the column was
+    not supplied: (name, pos)."""
     return query(
         changes=changes,
         named=_each(_KNOWN, names),
@@ -62,7 +62,7 @@ def sends(*names: str) -> str:
 
 
 def typed_as(name: str, type_: str, *, schemas: str) -> str:
-    """True for changes whose schema, one of `schemas` (silver rows), gives a column a type."""
+    """True for changes whose schema, one of `schemas` (silver rows), gives the column this type."""
     typed = f"lower(c.name) = {sql_text(name)} AND c.type = {sql_text(type_)}"
     of_type = query(
         schemas=schemas,
@@ -72,7 +72,7 @@ def typed_as(name: str, type_: str, *, schemas: str) -> str:
 
 
 def schema_of_last(changes: str, *, below: Pos) -> str:
-    """Position and schema of the last change `below` a position that came with types: `last`."""
+    """Position and schema, `last`, of the last change `below` a position that came with types."""
     return query(
         changes=changes,
         last="SELECT max(struct(pos, schema_id)) AS last FROM changes "
@@ -81,7 +81,7 @@ def schema_of_last(changes: str, *, below: Pos) -> str:
 
 
 def columns_of_schema(schemas: str, schema_id: str) -> str:
-    """The columns that one of some schemas (silver rows) has."""
+    """The columns of one of some schemas (silver rows)."""
     return query(
         schemas=schemas,
         listed=f"SELECT columns FROM schemas WHERE schema_id = {sql_text(schema_id)} LIMIT 1",
@@ -89,7 +89,7 @@ def columns_of_schema(schemas: str, schema_id: str) -> str:
 
 
 def schema_behind(changes: str, schemas: str, *, above: Pos) -> str:
-    """The columns of the schema, one of `schemas` (silver rows), of the first change `above` a
+    """The columns of a schema, one of `schemas` (silver rows): that of the first change `above` a
     position that came with one."""
     return query(
         changes=changes,

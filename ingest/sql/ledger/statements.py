@@ -1,4 +1,4 @@
-"""Statements of a source's log that silver has: schema changes and truncates."""
+"""The statements of a source's log that silver has: schema changes and truncates."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ingest.sql.quoting import sql_text
 
 def in_batches(silver: str, *, source: str, first: int, last: int) -> str:
     """The statements of some batches, in order of position: (db, schema, table, ddl, dialect, op,
-    format, pos, micros). Copies with one place and one time are one; by arrival several statements
-    may have one place, and by the source's order copies several times."""
+    format, pos, micros). Copies with the same place and time count once: by arrival, several
+    statements may have one place, and by the source's order, copies may come several times."""
     columns = "db, schema, `table`, ddl, dialect, op, format"
     return query(
         statements=f"SELECT * FROM {silver} WHERE source = {sql_text(source)} "

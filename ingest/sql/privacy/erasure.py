@@ -1,7 +1,7 @@
-"""What is a person's in each table, counted and taken out.
+"""SQL that counts and removes what each table has of a person.
 
-The person's rows are a relation of a delivery's columns and `mine`, its messages one of a message's
-columns; see `ingest.sql.privacy.person`.
+The person's rows are a relation with a delivery's columns and `mine`; the messages that they came
+in are a relation with a message's columns. See `ingest.sql.privacy.person`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _FOUND = "SELECT DISTINCT s.said FROM said s JOIN {held} a ON contains(s.said, a
 
 
 def undecoded(bronze: str, silver: str, *, source: str | None) -> str:
-    """How many messages silver does not know of, of a source or of every one that has some:
-    (source, n)."""
+    """How many messages silver does not know, of one source or of each that has some: (source,
+    n)."""
     own = "true" if source is None else f"source = {sql_text(source)}"
     names = ("source", *MESSAGE)
     return query(
@@ -31,7 +31,7 @@ def undecoded(bronze: str, silver: str, *, source: str | None) -> str:
 
 
 def in_a_span(keys: Mapping[str, str]) -> str:
-    """True for a row `t` of a target with these keys (name -> type) in a span `h`."""
+    """True for a row `t` of a target with these keys (name -> type) that lies in a span `h`."""
     parts = ", ".join(as_text(f"t.{quoted(name)}", type_) for name, type_ in keys.items())
     return (
         f"t._source_table = h.label AND array({parts}) = h.key "
@@ -40,12 +40,13 @@ def in_a_span(keys: Mapping[str, str]) -> str:
 
 
 def number_in_gold(target: str, spans: str, on: str) -> str:
-    """How many rows `t` of a target are those of a relation `h`, as `on` says."""
+    """How many rows `t` of a target match a relation `h`, as the condition `on` says."""
     return f"SELECT count(*) FROM {target} t WHERE EXISTS (SELECT 1 FROM {spans} h WHERE {on})"
 
 
 def number_of_deliveries(table: str, held: str, *, source: str, by_message: bool = False) -> str:
-    """How many rows of a source a table has of the deliveries, or messages, of a relation."""
+    """How many rows of a source a table has of the deliveries, or of the messages, of a
+    relation."""
     names = MESSAGE if by_message else DELIVERY
     return (
         f"SELECT count(*) FROM {table} r WHERE source = {sql_text(source)} "
@@ -54,7 +55,8 @@ def number_of_deliveries(table: str, held: str, *, source: str, by_message: bool
 
 
 def number_of_others(silver: str, held: str, *, messages: str, source: str) -> str:
-    """How many changes of silver came in the messages, a relation, and are not the rows `held`."""
+    """How many changes of silver came in the messages (a relation) without being the rows
+    `held`."""
     return query(
         changes=f"SELECT s.* FROM {silver} s LEFT SEMI JOIN {messages} m "
         f"ON {same('s', 'm', MESSAGE)} WHERE source = {sql_text(source)} AND kind = 'change'",
@@ -63,7 +65,7 @@ def number_of_others(silver: str, held: str, *, messages: str, source: str) -> s
 
 
 def number_of_messages(bronze: str, messages: str, *, source: str) -> str:
-    """How many of the messages, a relation, bronze has."""
+    """How many of the messages (a relation) bronze has."""
     return (
         f"SELECT count(*) FROM {bronze} b JOIN {messages} m ON {same('b', 'm', MESSAGE)} "
         f"WHERE source = {sql_text(source)}"
@@ -71,10 +73,12 @@ def number_of_messages(bronze: str, messages: str, *, source: str) -> str:
 
 
 def marks(silver: str, held: str, *, source: str, change: str) -> str:
-    """What is to be told of an erasure, numbered from 0: that it took place, then how many changes
-    `n` of each transaction go with the rows `held` that are the person's, and whether the `last` is
-    among them (epoch, tx_id, n, last, number). The end of a transaction says how many there were.
-    `change`: SQL of what the deliveries of one change have in common.
+    """The rows that record an erasure, numbered from 0: (epoch, tx_id, n, last, number).
+
+    First that it took place; then, for each transaction, how many changes `n` of it go with those
+    of the rows `held` that are the person's, and whether the `last` is among them: the end of a
+    transaction says how many changes there were. `change`: SQL of what the deliveries of one change
+    have in common.
     """
     return query(
         own=f"SELECT s.* FROM {silver} s LEFT SEMI JOIN (SELECT * FROM {held} WHERE mine) m "
@@ -89,12 +93,13 @@ def marks(silver: str, held: str, *, source: str, change: str) -> str:
 
 
 def from_gold(target: str, spans: str, on: str) -> str:
-    """The MERGE that takes the rows `t` of a target that are those of a relation `h`."""
+    """The MERGE that deletes the rows `t` of a target that match a relation `h`."""
     return f"MERGE INTO {target} t USING {spans} h ON {on} WHEN MATCHED THEN DELETE"
 
 
 def from_rejects(rejects: str, held: str, *, source: str, error: str) -> str:
-    """The MERGE that takes the person's rejects, and of others' in the same messages the bytes."""
+    """The MERGE that deletes the person's rejects, and the bytes of others' rejects from the same
+    messages."""
     return (
         f"MERGE INTO {rejects} r USING {held} m ON r.source = {sql_text(source)} "
         f"AND {same('r', 'm')} WHEN MATCHED AND m.mine THEN DELETE "
@@ -103,7 +108,7 @@ def from_rejects(rejects: str, held: str, *, source: str, error: str) -> str:
 
 
 def from_bronze(bronze: str, messages: str, *, source: str) -> str:
-    """The MERGE that takes the messages."""
+    """The MERGE that deletes the messages."""
     return (
         f"MERGE INTO {bronze} b USING {messages} m ON b.source = {sql_text(source)} "
         f"AND {same('b', 'm', MESSAGE)} WHEN MATCHED THEN DELETE"
@@ -111,8 +116,8 @@ def from_bronze(bronze: str, messages: str, *, source: str) -> str:
 
 
 def from_silver(silver: str, held: str, *, source: str, error: str) -> str:
-    """The MERGE that takes the person's rows, and of others' rejects in the same messages the
-    bytes."""
+    """The MERGE that deletes the person's rows, and the bytes of others' rejects from the same
+    messages."""
     return (
         f"MERGE INTO {silver} s USING {held} m ON s.source = {sql_text(source)} "
         f"AND s.kind IN ('change', 'fragment', 'reject') AND {same('s', 'm')} "
@@ -122,8 +127,9 @@ def from_silver(silver: str, held: str, *, source: str, error: str) -> str:
 
 
 def from_sentences(table: str, column: str, *, own: str, held: str, instead: str) -> str:
-    """The MERGE that takes from the rows `own` of a table the sentences that have one of some
-    texts, a relation (`text`): as literals they would stand in the table's log."""
+    """The MERGE that replaces, in the rows `own` of a table, the sentences that contain one of some
+    texts. The texts are a relation (`text`), since as literals they would stand in the table's
+    log."""
     name = quoted(column)
     said = query(
         said=f"SELECT DISTINCT {name} AS said FROM {table} WHERE {own}",
@@ -136,7 +142,7 @@ def from_sentences(table: str, column: str, *, own: str, held: str, instead: str
 
 
 def from_lists(table: str, column: str, *, held: str, instead: str) -> str:
-    """The same of lists of sentences, in all rows."""
+    """The same for lists of sentences, in all rows."""
     name = quoted(column)
     lists = query(
         lists=f"SELECT DISTINCT {name} AS said_then FROM {table} WHERE size({name}) > 0",

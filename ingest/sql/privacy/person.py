@@ -1,7 +1,8 @@
-"""Whose rows are to go (`pipelines.privacy.person`): what silver has under a key in its spans.
+"""The rows that are to be erased (`pipelines.privacy.person`): what silver has under a key in its
+spans.
 
-A relation of spans has (label, key, first, last), the positions between which the key is the
-person's; one of the person's rows has a delivery's columns and `mine`.
+A relation of spans has (label, key, first, last): between the positions `first` and `last` the key
+is the person's. A relation of the person's rows has a delivery's columns and `mine`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from ingest.sql.query import query, select
 from ingest.sql.quoting import sql_text
 
 LOST_BYTES = "its message held a person who was erased"
-"""How the error of a reject begins that has lost the bytes of its message."""
+"""How the error of a reject begins after the reject has lost the bytes of its message."""
 _MAPS = ("before", "after", "key", "key_before")
 
 
@@ -27,8 +28,8 @@ def changes_of_keys(events: str, keys: str) -> str:
 
 
 def within(events: str, changes: str, *, spans: str, most: int) -> str:
-    """The events within the spans, so many at most: their deliveries, and the `texts` that the
-    changes (silver rows), of which they are made, have."""
+    """The events within the spans, at most so many: their deliveries, and the `texts` of the
+    changes (silver rows) that they are made of."""
     inside = "(h.first IS NULL OR h.first <= e.pos) AND (h.last IS NULL OR e.pos <= h.last)"
     return query(
         changes=changes,
@@ -42,14 +43,14 @@ def within(events: str, changes: str, *, spans: str, most: int) -> str:
 
 
 def _texts(alias: str = "") -> str:
-    """All texts that a row's images and keys have, in one list."""
+    """All texts in a row's images and keys, in one list."""
     values = (f"coalesce(map_values({alias}{name}), array())" for name in _MAPS)
     return f"concat({', '.join(values)})"
 
 
 def rejects_of_messages(silver: str, held: str, *, source: str) -> str:
-    """The rejects of silver for messages of a relation: of a message's columns, or a delivery's;
-    those that have lost their bytes already left out."""
+    """Silver's rejects for the messages of a relation with a message's or a delivery's columns;
+    rejects that have already lost their bytes are left out."""
     own = f"source = {sql_text(source)} AND kind = 'reject'"
     lost = f"startswith(coalesce(error, ''), {sql_text(LOST_BYTES)})"
     return query(
@@ -60,8 +61,8 @@ def rejects_of_messages(silver: str, held: str, *, source: str) -> str:
 
 
 def shards_of_transactions(silver: str, held: str, *, source: str) -> str:
-    """The shards of large messages (OceanBase) of the transactions that the person's rows, a
-    relation, came in."""
+    """The shards of large messages (OceanBase) that belong to the transactions of the person's
+    rows, a relation."""
     own = f"source = {sql_text(source)} AND format = 'ob_avro'"
     return query(
         changes=select(silver, f"{own} AND kind = 'change' AND tx_id IS NOT NULL"),
@@ -74,8 +75,8 @@ def shards_of_transactions(silver: str, held: str, *, source: str) -> str:
 
 
 def texts_of_others(silver: str, held: str, *, asked: str, source: str) -> str:
-    """Those of the texts `asked`, a relation (`text`), that other rows of silver have than the
-    person's, `held`."""
+    """Those of the texts `asked`, a relation (`text`), that also stand in rows of silver other than
+    the person's rows `held`."""
     mine = f"s.source = {sql_text(source)} AND {same('s', 'm')}"
     return query(
         others=f"SELECT explode({_texts('s.')}) AS text FROM {silver} s "

@@ -15,8 +15,8 @@ from ingest.sql.quoting import quoted
 
 
 def commits(changes: Iterable[ColumnChange]) -> list[Sequence[ColumnChange]]:
-    """The changes as they are carried out, a commit of the table each: columns that are added one
-    after the other are one."""
+    """The changes as they are carried out, each list in one commit of the table: columns that are
+    added one after the other share one."""
     found: list[Sequence[ColumnChange]] = []
     for adds, several in groupby(changes, lambda change: isinstance(change, AddColumn)):
         run = list(several)

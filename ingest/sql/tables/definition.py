@@ -1,5 +1,5 @@
-"""Tables, views and schemas made, and what is said of them. Names are those that SQL takes, quoted
-where they must be; columns and properties are as they are called."""
+"""Statements that make and describe tables, views and schemas. Names are passed as SQL takes them,
+quoted where they must be; columns and properties are passed by their plain names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ingest.sql.quoting import quoted, quoted_list, sql_text, typed_columns
 
 
 def create_schema(name: str, *, location: str | None = None) -> str:
-    """Make a schema that is not there, at a folder where one is given."""
+    """Make a schema if it does not exist, in a folder if one is given."""
     place = f" LOCATION {sql_text(location)}" if location is not None else ""
     return f"CREATE SCHEMA IF NOT EXISTS {name}{place}"
 
@@ -21,7 +21,7 @@ def create_table(
     partitioned_by: Iterable[str] = (),
     properties: Iterable[tuple[str, str]] = (),
 ) -> str:
-    """Make a table of Delta Lake that is not there."""
+    """Make a table of Delta Lake if it does not exist."""
     parts = quoted_list(partitioned_by)
     pairs = ", ".join(f"{sql_text(key)} = {sql_text(value)}" for key, value in properties)
     return (
@@ -32,17 +32,17 @@ def create_table(
 
 
 def register(name: str, *, location: str) -> str:
-    """Give the table of Delta Lake in a folder a name."""
+    """Give a name to the table of Delta Lake in a folder."""
     return f"CREATE TABLE {name} USING DELTA LOCATION {sql_text(location)}"
 
 
 def create_view(name: str, query: str) -> str:
-    """Make a view, or make it anew."""
+    """Make a view, or replace it."""
     return f"CREATE OR REPLACE VIEW {name} AS {query}"
 
 
 def drop(kind: str, name: str) -> str:
-    """Take away a TABLE or a VIEW, if it is there."""
+    """Drop a TABLE or a VIEW if it exists."""
     return f"DROP {kind} IF EXISTS {name}"
 
 
@@ -68,7 +68,7 @@ def properties(name: str) -> str:
 
 
 def describe_schema(name: str) -> str:
-    """What is said of a schema: (info_name, info_value)."""
+    """The description of a schema: (info_name, info_value)."""
     return f"DESCRIBE SCHEMA {name}"
 
 

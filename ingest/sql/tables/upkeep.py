@@ -1,4 +1,4 @@
-"""A table's files and log: looked at, put together, cleaned."""
+"""Statements on a table's files and log: to look at them, compact them and clean them up."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ingest.sql.quoting import quoted_list, sql_text
 
 
 def history(table: str, *, most: int | None = None) -> str:
-    """The commits, the newest first, so many at most."""
+    """The commits, the newest first, at most so many."""
     return f"DESCRIBE HISTORY {table}" + ("" if most is None else f" LIMIT {most}")
 
 
 def version_of(table: str, version: int) -> str:
-    """The table as it was at a version, in the place of its name."""
+    """The table as it was at a version, to stand in the place of its name."""
     return f"{table} VERSION AS OF {version}"
 
 
@@ -24,7 +24,7 @@ def detail(table: str) -> str:
 
 
 def file_sizes(table: str, source: str | None) -> str:
-    """The size of each file that has rows, of one source where that is given: `size`."""
+    """The `size` of each file that has rows, of one source if it is given."""
     return (
         f"SELECT _metadata.file_size AS size FROM {table}{_of(source)} "
         "GROUP BY _metadata.file_path, _metadata.file_size"
@@ -32,19 +32,19 @@ def file_sizes(table: str, source: str | None) -> str:
 
 
 def optimize(table: str, *, source: str | None = None, cluster: Sequence[str] = ()) -> str:
-    """Put small files together, those of one source where that is given, rows with near values of
-    the columns `cluster` beside each other."""
+    """Compact small files, of one source if it is given, so that rows with near values of the
+    columns `cluster` lie beside each other."""
     by = f" ZORDER BY ({quoted_list(cluster)})" if cluster else ""
     return f"OPTIMIZE {table}{_of(source)}{by}"
 
 
 def vacuum(table: str, *, all_: bool = False) -> str:
-    """Remove files that the table has no longer, since a week or, `all_`, at all."""
+    """Remove files that the table has not used for a week or, with `all_`, does not use now."""
     return f"VACUUM {table}" + (" RETAIN 0 HOURS" if all_ else "")
 
 
 def purge(table: str) -> str:
-    """Write files anew that have rows which are only marked as gone."""
+    """Rewrite files that have rows which are only marked as deleted."""
     return f"REORG TABLE {table} APPLY (PURGE)"
 
 
@@ -64,7 +64,7 @@ def past_progress(progress: str, *, before: str) -> str:
 
 
 def without_progress(progress: str, past: str) -> str:
-    """The MERGE that takes out records of progress (SQL of `past_progress`)."""
+    """The MERGE that deletes records of progress (SQL of `past_progress`)."""
     return (
         f"MERGE INTO {progress} p USING ({past}) d ON p.source = d.source "
         "AND p.target = d.target AND p.version = d.version WHEN MATCHED THEN DELETE"

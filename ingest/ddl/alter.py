@@ -108,10 +108,21 @@ def read_alter(reader: TokenReader, table: TableName) -> list[Clause]:
         reader.skip()
         using = reader.written(first)
         return [Clause(kind="modify_column", table=table, column=Column(name=name), using=using)]
-    if reader.at_any({"SET", "DROP", "ADD", "RESTART", "RESET"}):
-        reader.take()
+    if reader.accept("RESTART") or reader.accept("RESET") or _at_property(reader):
         return passed_over(reader, table, Column(name=name))
     raise Unread(f"expected a change of column {name}, got {reader.peek().text!r}")
+
+
+def _at_property(reader: TokenReader) -> bool:
+    """Takes SET, DROP or ADD before what is of a column's storage, sequence or visibility; of other
+    words nothing is known."""
+    if not reader.at_any({"SET", "DROP", "ADD"}):
+        return False
+    hidden = reader.at("NOT", ahead=1) and reader.at_any({"HIDDEN", "VISIBLE", "FOR"}, ahead=2)
+    if not (hidden or reader.at_any(_PROPERTIES, ahead=1)):
+        return False
+    reader.take()
+    return True
 
 
 def _bare_type(reader: TokenReader) -> bool:
@@ -203,6 +214,23 @@ _EMPTY = {
     "longblob",
     "varbinary",
 }
+# What ALTER COLUMN sets, drops or adds that changes no value.
+_PROPERTIES = set(
+    """
+    STATISTICS STORAGE COMPRESSION GENERATED INCREMENT START MINVALUE MAXVALUE RESTART CACHE NO
+    CYCLE ORDER SEQUENCE VISIBLE INVISIBLE HIDDEN IMPLICITLY INLINE ROWGUIDCOL PERSISTED SPARSE
+    MASKED EXPRESSION IDENTITY SECURED ENCODING SCOPE COLUMN (
+    """.split()
+)
+# What SET says of how a table is stored.
+_SETTINGS = set(
+    """
+    TABLESPACE LOGGED UNLOGGED WITH WITHOUT ACCESS INTERVAL PARTITIONING SUBPARTITION STORE
+    TABLEGROUP TIFLASH HYPO DISTRIBUTED OPTIONS COMMENT TABLE_MODE LOCALITY PRIMARY_ZONE REPLICA_NUM
+    BLOCK_SIZE COMPRESSION USE_BLOOM_FILTER PROGRESSIVE_MERGE_NUM TABLET_SIZE PCTFREE TTL CACHED
+    UNCACHED (
+    """.split()
+)
 # What Oracle writes behind the columns that are added, of how they are stored.
 _STORED = {"LOB", "XMLTYPE", "VARRAY", "NESTED"}
 # What databases write behind the columns that are dropped.
@@ -473,6 +501,8 @@ def _unconstrained(reader: TokenReader, table: TableName) -> Clause:
     reader.accept("CONSTRAINT")
     reader.accept("IF", "EXISTS")
     name, key = reader.peek().text.lower(), at_primary(reader)
+    if reader.dialect == "tsql" and reader.at_any({"COLUMN", "CONSTRAINT"}, ahead=1):
+        raise Unread(f"expected the end of a clause, got {reader.peek(1).text!r}")
     reader.skip()
     key |= reader.dialect == "postgres" and name == f"{(table.name or '').lower()}_pkey"
     return Clause(kind="change_key" if key else "constraint", table=table)
@@ -512,6 +542,8 @@ def _set(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.accept("SCHEMA"):
         moved = table._replace(schema=reader.name())
         return [Clause(kind="rename_table", table=table, new_table=moved)]
+    if not (reader.at_any(_SETTINGS) or reader.at("=", ahead=1)):
+        raise Unread(f"expected what is set of the table, got {reader.peek().text!r}")
     return passed_over(reader, table)
 
 

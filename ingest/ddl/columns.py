@@ -149,6 +149,7 @@ _NO_COLUMN = (
 )
 # Elements of a column list that define no column; INDEX and KEY are names outside MySQL.
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
+_OTHER_CONSTRAINTS = {"FOREIGN", "CHECK", "EXCLUDE", "NOT", "CONNECTION", "REFERENCES"}
 _MYSQL_INDEXES = {"INDEX", "KEY", "FULLTEXT", "SPATIAL"}
 _INDEX_KINDS = {"CLUSTERING", "VECTOR", "COLUMNAR", "LOCAL", "GLOBAL", "CLUSTERED"}
 """What stands before INDEX or KEY in databases that speak as MySQL does, and names columns too."""
@@ -180,7 +181,7 @@ def read_elements(reader: TokenReader, *, strict: bool = False) -> list[Element]
 def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
     """One column definition or table constraint, up to its comma."""
     if at_constraint(reader):
-        return read_constraint(reader)
+        return read_constraint(reader, strict=strict)
     # PostgreSQL, SQL Server, Oracle
     if any(reader.accept(*words) for words in _NO_COLUMN):
         reader.skip()
@@ -199,10 +200,15 @@ def at_constraint(reader: TokenReader) -> bool:
     return reader.dialect == "mysql" and (index or reader.at_any(_MYSQL_INDEXES))
 
 
-def read_constraint(reader: TokenReader) -> Element:
-    """`[CONSTRAINT c] PRIMARY KEY (a, b(10) DESC)` and the others, whose columns do not matter."""
-    if reader.accept("CONSTRAINT") and not reader.at_any(_CONSTRAINTS):
-        reader.name()
+def read_constraint(reader: TokenReader, *, strict: bool = False) -> Element:
+    """`[CONSTRAINT c] PRIMARY KEY (a, b(10) DESC)` and the others, whose columns do not matter.
+
+    `strict`: one that no database has is Unread.
+    """
+    if reader.accept("CONSTRAINT"):
+        reader.accept("IF", "NOT", "EXISTS")
+        if not reader.at_any(_CONSTRAINTS):
+            reader.name()
     kind: Kind = "constraint"
     keys: tuple[str, ...] = ()
     if reader.accept("PRIMARY", "KEY"):
@@ -212,6 +218,8 @@ def read_constraint(reader: TokenReader) -> Element:
         keys = read_key(reader) if reader.at("(") else ()
     elif reader.at_any(_MYSQL_INDEXES | _INDEX_KINDS | {"UNIQUE"}):
         kind = "create_index"
+    elif strict and not reader.at_any(_OTHER_CONSTRAINTS):
+        raise Unread(f"expected a constraint, got {reader.peek().text!r}")
     reader.skip()
     return Element(keys=keys, kind=kind)
 

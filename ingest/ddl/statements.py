@@ -344,8 +344,9 @@ def _rename(reader: TokenReader) -> list[Clause]:
         table = reader.table()
         _pass_wait(reader)
         reader.expect("TO")
+        stays = reader.dialect == "db2" and not reader.at(".", ahead=1)  # in its schema
         new = reader.new_table()
-        if reader.dialect == "db2":  # it stays in its schema
+        if stays:
             new = table._replace(name=new.name)
         renamed.append(Clause(kind="rename_table", table=table, new_table=new))
         if not reader.accept(","):

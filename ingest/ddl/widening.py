@@ -204,7 +204,7 @@ def _beyond(old: SourceType, new: SourceType) -> bool:
     if old.name == "year" and new.name in _FLOATING:
         old = old._replace(name="smallint")
     if new.name == "bit":
-        return old.name in _NUMERIC
+        return old.name in _NUMERIC or old.name == "year"
     if old.name not in _NUMERIC or new.name not in _NUMERIC:
         return False
     scale, scale_before = ((*type_.numbers, 0, 0)[1] for type_ in (new, old))

@@ -11,14 +11,14 @@ from ingest.values import canonical
 
 
 class Clock:
-    """Reads zone-less times in the source's zone; remembers them, they repeat."""
+    """Reads zone-less times in the source's zone, and remembers them, since they repeat."""
 
     def __init__(self, zone: str | None) -> None:
         self._zone = zone
         self._memo: Memo[str, tuple[int | None, list[str]]] = Memo(most=65_536)
 
     def micros(self, text: str | None, warnings: list[str]) -> int | None:
-        """Microseconds since the epoch; None where there is no time, or none that is known."""
+        """Microseconds since the epoch; None if there is no time, or an unknown one."""
         if not text:
             return None
         found = self._memo.get(text)
@@ -30,9 +30,10 @@ class Clock:
         return found[0]
 
     def sent_micros(self, given: object, warnings: list[str]) -> int | None:
-        """As `micros`, of the time when a message was sent, whatever JSON it is.
+        """As `micros`, for the time at which a message was sent, whatever JSON stands there.
 
-        No change is refused for it: what cannot be read warns `sent_time_unread`.
+        No change is refused because of this time: if it cannot be read, the event has the warning
+        `sent_time_unread`.
         """
         if given is None or given == "":
             return None
@@ -48,9 +49,9 @@ class Clock:
 
 
 def epoch_micros(number: int, warnings: list[str], expected: int | None = None) -> int | None:
-    """Microseconds of an epoch number whose unit is told by its magnitude.
+    """Microseconds of an epoch number whose unit follows from its magnitude.
 
-    `expected` is the documented unit as units per second: another unit found warns
+    `expected` is the documented unit as units per second; if another unit is found, the warning is
     `ts_unit_inferred`. 0 and -1 mean unknown: None.
     """
     if number in (0, -1):
@@ -77,7 +78,8 @@ def _likely_unit(size: int) -> int:
 
 
 def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None:
-    """Microseconds since the epoch of a date-time text, read in `zone` if zone-less; else None."""
+    """Microseconds since the epoch of a date-time text, read in `zone` if it names none; None for
+    any other text."""
     instant = canonical.instant_text(text, zone, warnings)
     if not instant.endswith("Z"):
         return None

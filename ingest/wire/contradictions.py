@@ -1,7 +1,7 @@
-"""Messages whose operation contradicts the rest of them: nothing of them is applied.
+"""Messages whose operation contradicts the rest of the message: nothing of them is applied.
 
-Rows in a truncate, a schema change, a heartbeat, a begin or a commit mean that either the rows or
-the operation are not what they seem; which one, no message tells (semantics.md, 68).
+If a truncate, a schema change, a heartbeat, a begin or a commit has rows, then either the rows or
+the operation are not what they seem, and no message tells which (semantics.md, 68).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ingest.values.jsontext import decoder, parse
 
 
 def refuse_rows(word: str | None, *images: object) -> None:
-    """Raises contradiction where one of `images` holds columns.
+    """Raises contradiction if one of `images` has columns.
 
     `word`: the message's word for what happened. An image is JSON as sent, of one row or of a list
     of rows, or what was read of it.
@@ -31,7 +31,7 @@ def refuse_rows(word: str | None, *images: object) -> None:
 
 
 def refuse_after(op: str, image: object) -> None:
-    """Raises image_count where a delete brings a row besides the one that it deletes.
+    """Raises image_count if a delete brings a row besides the one that it deletes.
 
     `image`: JSON as sent, or what was read of it.
     """
@@ -52,7 +52,7 @@ _RECORD = decoder(_Record)
 
 
 def refuse_sides(word: str | None, value: bytes) -> None:
-    """As `refuse_rows`, of `payload.before` and `payload.after` of a message, whatever members
+    """As `refuse_rows`, for `payload.before` and `payload.after` of a message, whatever members
     they have."""
     payload = parse(value, _RECORD.decode, []).payload
     for side in (payload.before, payload.after):
@@ -63,8 +63,8 @@ _NOTHING = (b"", b"null", b'""', b"0", b"false")
 
 
 def has_columns(image: object) -> bool:
-    """Whether an image, or one of a list, has a column. Of JSON as sent, any value but an empty
-    one may hold a row."""
+    """Whether an image, or one of a list of images, has a column. If it is JSON as sent, any value
+    except an empty one may hold a row."""
     found: Any = image
     if isinstance(image, msgspec.Raw | bytes):
         text = bytes(image)

@@ -1,8 +1,9 @@
-"""From a table's declared column types to what each column is and how its values become text.
+"""From the declared types of a table's columns to what each column is and how its values become
+text.
 
-Formats that send values as text or plain JSON and name SQL types (Canal, CloudCanal, OMS, flattened
-or schemaless rows with types from the YAML) share this; a source's own `columns:` come first
-(semantics.md, 22).
+This is shared by the formats that send values as text or plain JSON and name SQL types (Canal,
+CloudCanal, OMS, and flattened or schemaless rows with types from the YAML). A source's own
+`columns:` come first (semantics.md, 22).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ T = TypeVar("T")
 
 
 class Columns(NamedTuple):
-    """What is known of a table's columns: `types` None = nothing; `names` the typed ones."""
+    """What is known of a table's columns. `types`: None if nothing is known; `names`: the columns
+    with a type."""
 
     types: Types | None
     converts: Mapping[str, Convert]
@@ -37,9 +39,10 @@ class Columns(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """How a format writes values: zone of zone-less instants, blobs (a word of `_BYTES`) and bits,
-    ENUM as ordinals; whether the zeros at the end of a BINARY(n), which the binlog leaves out, are
-    put back; whether a JSON value may come as the call that changes a part of it."""
+    """How a format writes values as text: in which zone instants without one are; how blobs (a word
+    of `_BYTES`) and bits are written; whether ENUM values are ordinals; whether the zeros at the
+    end of a BINARY(n), which the binlog leaves out, must be restored; whether a JSON value may come
+    as the call that changes a part of it."""
 
     family: str = "mysql"
     zone: str | None = None
@@ -51,7 +54,7 @@ class Texts(NamedTuple):
 
 
 class TableTypes:
-    """Remembers, per table and type block, its Columns; building them is the expensive part."""
+    """Remembers the Columns of each table and type block, since building them is expensive."""
 
     def __init__(
         self,
@@ -97,14 +100,15 @@ class TableTypes:
 
 
 def in_sent_names(declared: Mapping[str, str], sent: Iterable[str]) -> dict[str, str]:
-    """What the YAML declares, under the message's own names, which may differ in case
+    """What the YAML declares, by the names that the message uses, which may differ in case
     (semantics.md, 25)."""
     sent_names = {name.lower(): name for name in sent}
     return {sent_names.get(name.lower(), name): text for name, text in declared.items()}
 
 
 def in_any_case(known: Mapping[str, T]) -> dict[str, T]:
-    """`known` by its names, and by them in lower and in upper case where those are not others'."""
+    """`known` by its names, and also by them in lower and in upper case unless those are names of
+    others."""
     found = dict(known)
     for name, what in known.items():
         found.setdefault(name.lower(), what)
@@ -115,7 +119,7 @@ def in_any_case(known: Mapping[str, T]) -> dict[str, T]:
 def texts(
     image: Mapping[str, Any], columns: Columns, raw: bytes | Any, *, warnings: list[str]
 ) -> Row:
-    """A row image as canonical text; warns `untyped` where a column has no type."""
+    """A row image as canonical text; warns `untyped` if a column has no type."""
     converts = columns.converts
     row: Row = {}
     for name, value in image.items():
@@ -146,7 +150,7 @@ def sql_spark_type(texts_: Texts) -> Callable[[str], str]:
 
 
 def sql_converter(texts_: Texts) -> Callable[[str], Convert | None]:
-    """SQL type -> converter of its values, None where the text stays as sent."""
+    """SQL type -> converter of its values; None if the text stays as it was sent."""
 
     def convert(source_type: str) -> Convert | None:
         type_ = parse_type(source_type)
@@ -223,7 +227,7 @@ def _latin1(value: Any, warnings: list[str]) -> str:
 
 
 def _hexadecimal(value: Any, warnings: list[str]) -> str:
-    """Bytes as hexadecimal digits, `0x` before them or not."""
+    """Bytes as hexadecimal digits, with or without a leading `0x`."""
     text = plain(value)
     return _bytes_or_text(text, text[2:] if text[:2] in ("0x", "0X") else text, warnings)
 
@@ -326,7 +330,7 @@ def _json(type_: SourceType, texts_: Texts) -> Convert | None:
 
 def _json_text(value: Any, warnings: list[str]) -> str:
     """JSON as sent. Raises unsupported for a part of it that an update changed, which Alibaba Canal
-    writes as the call that would change it (`JsonDiffConversion`, e20e442)."""
+    writes as the call that would make the change (`JsonDiffConversion`, e20e442)."""
     text = plain(value)
     if _JSON_PART.match(text):
         raise DecodeError(
@@ -353,7 +357,7 @@ def _labels(type_: SourceType, texts_: Texts) -> Convert | None:
 
 
 _MOST_ORDINAL = 20
-"""Digits of the largest number that a SET of 64 labels has; an ENUM's has fewer."""
+"""The digits of the largest number of a SET with 64 labels; the number of an ENUM has fewer."""
 
 
 def _number_of_unknown(value: Any, warnings: list[str]) -> str:

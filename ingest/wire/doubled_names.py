@@ -1,8 +1,8 @@
-"""A name that stands twice in a message's envelope with two values contradicts itself.
+"""A message whose envelope has a name twice, with two values, contradicts itself.
 
-Parsers keep the last value without a word, so `"type":"INSERT",…,"type":"DELETE"` would be a delete
-(semantics.md, 68). Every message is asked, and most answer by their length alone: one in which a
-name stands twice is longer than what a parser keeps of it.
+Parsers silently keep the last value, so `"type":"INSERT",…,"type":"DELETE"` would be a delete
+(semantics.md, 68). Every message is checked, and for most of them the length is proof enough: a
+message in which a name stands twice is longer than what a parser keeps of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACES = b" \t\r\n\xef\xbb\xbf"
 _OF_ROWS = frozenset(("payload", "before", "after", "source", "op", "ddl", "data"))
-"""One of these stands in an envelope; without any the top level is a row."""
+"""Every envelope has at least one of these names; without any of them the top level is a row."""
 _REPEATED = "schema"
 """The member that is the same in most messages of a table, and as large as the rest of them."""
 
@@ -33,10 +33,11 @@ _SHOWN = 40
 
 
 class _Part(NamedTuple):
-    """An object of an envelope, or each of a list: which of its members are such objects, too.
+    """An object of an envelope, or each object of a list, and which of its members are such objects
+    too.
 
-    `sound`: blocks that were found to be without fault, one for each length; None where messages
-    differ.
+    `sound`: blocks that were found to be without fault, one for each length; None if messages
+    differ here.
     """
 
     members: Mapping[str, _Part]
@@ -44,21 +45,23 @@ class _Part(NamedTuple):
 
 
 class _Object(list[tuple[str, Any]]):
-    """An object as its pairs, names that stand twice included; no list looks like it."""
+    """An object as its pairs, including names that stand twice; no JSON list is read as this
+    type."""
 
 
 class _Number(str):
-    """A number's digits as they stand; no text looks like them."""
+    """A number's digits as they stand; no JSON text is read as this type."""
 
 
 def check_names(
     value: bytes, *, flat: bool, envelope: tuple[str, ...], top: TopLevel | None = None
 ) -> None:
-    """Raises contradiction where a name of the envelope stands twice with different values.
+    """Raises contradiction if a name of the envelope stands twice with different values.
 
     `envelope`: the paths of the format's `Format.envelope`. `flat`: the format has messages whose
-    top level is a row, whose names are columns. `top`: the message's own, where it was read
-    already. What is no JSON object raises nothing: its decoder says why.
+    top level is a row, so that the names there are columns. `top`: the message's top level if it
+    was read already. A message that is no JSON object raises nothing here: its decoder says what is
+    wrong.
     """
     if not value.startswith(b"{") and not value.lstrip(_SPACES).startswith(b"{"):
         return
@@ -72,7 +75,7 @@ def check_names(
         if compact != value and _single(compact, whole):
             return
     except UNREADABLE:
-        # Broken, or what only a lenient reading takes.
+        # Broken JSON, or JSON that only a lenient parser accepts.
         value = lenient(value)
     try:
         found = json.loads(value, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number)
@@ -89,7 +92,7 @@ def columns_twice(image: msgspec.Raw | bytes) -> bool:
     every = _Part({name: _Part({}) for name in _MEMBERS.decode(text)})
     if _single(text, every) or _single(msgspec.json.format(text, indent=-1), every):
         return False
-    # Escapes make a text longer, too.
+    # Escapes make a text longer as well.
     found = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number)
     return _twice(found) or any(_twice(value) for _, value in found)
 
@@ -111,8 +114,8 @@ def _parts(paths: tuple[str, ...]) -> _Part:
 
 
 def _single(text: bytes, part: _Part, top: TopLevel | None = None) -> bool:
-    """Whether no name of the envelope stands twice: written again from its members, an object that
-    has each name once and no white space is as long as before."""
+    """Whether no name of the envelope stands twice: if an object has each name once and no white
+    space, it is as long as before when it is written again from its members."""
     members = _MEMBERS.decode(text) if top is None else top
     if len(msgspec.json.encode(members)) != len(text):
         return False
@@ -123,7 +126,7 @@ def _single(text: bytes, part: _Part, top: TopLevel | None = None) -> bool:
 
 
 def _sound(inner: bytes, part: _Part) -> bool:
-    """As `_single`, of an object or of each object in a list; anything else has no names."""
+    """As `_single`, for an object or for each object in a list; any other value has no names."""
     if part.sound is not None and part.sound.get(len(inner)) == inner:
         return True
     if inner.startswith(b"{"):
@@ -138,7 +141,7 @@ def _sound(inner: bytes, part: _Part) -> bool:
 
 
 def _check(found: Any, part: _Part, *, flat: bool) -> None:
-    """As `check_names`, of what was read with all pairs of its objects."""
+    """As `check_names`, for a message that was read with all pairs of its objects."""
     if found.__class__ is list:
         for element in found:
             _check(element, part, flat=False)
@@ -160,7 +163,7 @@ def _check(found: Any, part: _Part, *, flat: bool) -> None:
 
 
 def _written(value: Any) -> str:
-    """JSON of what was read, with all pairs and the digits of numbers."""
+    """JSON of a value that was read with all pairs and the digits of numbers."""
     if isinstance(value, _Object):
         pairs = (f"{_written(name)}:{_written(inner)}" for name, inner in value)
         return f"{{{','.join(pairs)}}}"

@@ -1,4 +1,4 @@
-"""The event types that OMS DataWorks and StreamX share (Canal's EventType), and what each means."""
+"""The event types that OMS DataWorks and StreamX share (Canal's EventType), with their meanings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def statement_op(word: str, sql: str | None, warnings: list[str]) -> str:
 def paired(
     op: str, before: Row | None, after: Row | None, *, warnings: list[str]
 ) -> tuple[Row | None, Row | None]:
-    """The images that `op` has; raises no_image or image_count where they do not fit it."""
+    """The images that `op` has; raises no_image or image_count if the images do not fit it."""
     if op == "delete":
         if before is None:
             raise DecodeError(Code.NO_IMAGE, "expected the row before a delete, got no image")

@@ -1,9 +1,10 @@
-"""Envelopes that are all alike, each kind read by a struct of just its own members.
+"""Envelopes of one shape, each shape read by a struct of exactly its own members.
 
-A form is learnt from a message: a struct in which every member that was sent is required and no
-other is allowed, objects of the envelope being structs of the same kind. What a form reads is
-written again at the length at which it came, or not read at all: so no name of the envelope stands
-twice in it (`doubled_names`), for written text is never longer than it was sent.
+A form is learnt from a message. It is a struct in which every member that was sent is required and
+no other is allowed; objects of the envelope are structs of the same kind. What a form reads is
+written again and must have the length at which it came, otherwise the form does not count. That
+proves that no name of the envelope stands twice (`doubled_names`), since written text is never
+longer than the text that was sent.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _WRITTEN = msgspec.json.Encoder().encode
 _PLAIN = int | str | None
 _NAMES_MOST, _NAME_MOST = 64, 256
-"""Members of an object of the envelope, and the characters of a name: what is remembered of a kind
-of messages is small, whatever they hold."""
+"""The most members of an object of the envelope, and the most characters of a name, so that little
+is remembered of a kind of messages, whatever they hold."""
 SEEN = 3
-"""How many messages of a kind there are before it is worth a form."""
+"""How many messages of a kind must come before a form is worth its cost."""
 
 _Names = tuple[Any, ...]
 _Decode = Callable[[bytes], Any]
 
 
 class Part(NamedTuple):
-    """An object of the envelope: the struct that has what is read of it, and its members that are
-    such objects, too. `barred`: members that are objects of the envelope, but of other messages."""
+    """An object of the envelope: the struct for what is read of it, and its members that are such
+    objects too. `barred`: members that are objects of the envelope in other messages only."""
 
     type: type[Struct]
     members: Mapping[str, Part] = {}
@@ -50,9 +51,8 @@ class Forms(Generic[T]):
         self._seen: Memo[_Names, int] = Memo(most=1_000)
 
     def read(self, value: bytes, topic: str) -> T | None:
-        """The message read into the format's struct, with defaults for members that it lacks.
-
-        None where no form fits."""
+        """The message read into the format's struct, with defaults for members that it lacks; None
+        if no form fits."""
         decode = self._by_topic.get(topic)
         if decode is not None and (envelope := _read(decode, value)) is not None:
             return cast(T, envelope)
@@ -63,7 +63,7 @@ class Forms(Generic[T]):
         return cast("T | None", _read(found, value))
 
     def _form(self, value: bytes) -> _Decode | None:
-        """The form of a message; None where there is none, or none yet."""
+        """The form of a message; None if it has none, or none yet."""
         try:
             names = _names(value, self._part)
         except (_NoForm, *UNREADABLE):
@@ -83,8 +83,8 @@ class Forms(Generic[T]):
 
 
 class _NoForm(Exception):
-    """A message with an object of the envelope where none is expected, or none where one is, or
-    with more members than an envelope has."""
+    """A message that can have no form: an object of the envelope stands where none is expected, or
+    is missing where one is, or has more members than an envelope has."""
 
 
 def _read(decode: _Decode, value: bytes) -> Struct | None:
@@ -96,7 +96,8 @@ def _read(decode: _Decode, value: bytes) -> Struct | None:
 
 
 def _names(text: bytes, part: Part) -> _Names:
-    """The members of an object, each with its own members where it is one of the envelope."""
+    """The members of an object; a member that is an object of the envelope comes with its own
+    members."""
     if not text.startswith(b"{"):
         raise _NoForm
     members = _MEMBERS.decode(text)
@@ -116,7 +117,8 @@ def _names(text: bytes, part: Part) -> _Names:
 
 
 def _struct(names: _Names, part: Part) -> type[Struct]:
-    """The struct of an object with these members. What was not sent is as in the part's own."""
+    """The struct of an object with these members. A member that was not sent is as in the struct of
+    the part."""
     known = {field.encode_name: field for field in msgspec.structs.fields(part.type)}
     fields: list[tuple[str, Any]] = []
     renamed: dict[str, str] = {}

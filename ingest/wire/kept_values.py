@@ -1,7 +1,7 @@
-"""Values that a converter gives back as they are: a column of them is not converted.
+"""Values that a converter returns unchanged: a column of such values is not converted.
 
-Most texts of dates, times and decimals are canonical as they are sent. Whether all those of a
-column are is asked by one regular expression over them all, which costs a tenth of a call for each.
+Most texts of dates, times and decimals are canonical as they are sent. One regular expression over
+all texts of a column tells whether all of them are, at a tenth of the cost of a call for each.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Converter = TypeVar("Converter", bound=Callable[..., Any])
 
 
 class TextPattern:
-    """A regular expression of texts without line breaks, digits being ASCII."""
+    """A regular expression for texts without line breaks, in which digits are ASCII."""
 
     def __init__(self, pattern: str) -> None:
         self.one = re.compile(pattern, re.ASCII).fullmatch
         self._lines = re.compile(f"(?:(?:{pattern})\n)*+", re.ASCII).fullmatch
 
     def fits(self, texts: Sequence[str]) -> bool:
-        """Whether each of the texts is one of the pattern's."""
+        """Whether each of the texts matches the pattern."""
         lines = "\n".join(texts) + "\n"
         return self._lines(lines) is not None and lines.count("\n") == len(texts)
 
@@ -36,14 +36,14 @@ INSTANT_TEXT = TextPattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d*[1-9]Z")
 DATE_TEXT = TextPattern(r"(?!0000)\d{4}-(?!00)\d\d-(?!00)\d\d")
 """Canonical dates, in which no part is zero."""
 JSON_TEXT = TextPattern(r"[^J@\n][^\n]*")
-"""What no part of a JSON value's update begins like (`ingest.wire.declared`)."""
+"""JSON that does not begin like the update of a part of a JSON value (`ingest.wire.declared`)."""
 DECIMAL_TEXT = TextPattern(r"-?\d+\.\d+")
 """Decimals with a point and without an exponent."""
 
 
 class Kept(NamedTuple):
-    """What a converter gives back without a warning: an integer's digits for it, where `integers`;
-    each text of the pattern `texts`."""
+    """The values that a converter returns unchanged and without a warning: the digits of an integer
+    if `integers` is set, and each text that matches the pattern `texts`."""
 
     integers: bool = False
     texts: TextPattern | None = None
@@ -56,11 +56,11 @@ _KEPT: WeakKeyDictionary[Callable[..., Any], Kept] = WeakKeyDictionary()
 def keeps(
     convert: Converter, *, integers: bool = False, texts: TextPattern | None = None
 ) -> Converter:
-    """The converter, of which it is known from now on what it gives back as it is."""
+    """Declares which values the converter returns unchanged; returns the converter."""
     _KEPT[convert] = Kept(integers, texts)
     return convert
 
 
 def kept_by(convert: Callable[..., Any]) -> Kept:
-    """What a converter is known to give back as it is."""
+    """The values that a converter is known to return unchanged."""
     return _KEPT.get(convert, _NOTHING)

@@ -1,6 +1,6 @@
 """The scalar fields of envelopes: sequence numbers and epoch times.
 
-They come as numbers or as text, absent as JSON null, as `""` or as the word `"null"`.
+They come as numbers or as text; an absent one comes as JSON null, as `""` or as the word `"null"`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Scalar = int | str | None
 _MOST = 2**63
 _WHOLE, _TEXTS = frozenset((int,)), frozenset((str,))
 _DIGITS_SURE = 18
-"""Any number of so many digits fits a bigint."""
+"""Every number of at most so many digits fits a bigint."""
 _UNKNOWN_TIMES = ("0", "-1")
-# Years 2001 to 2100: what can be the time in front of a store sequence.
+# Years 2001 to 2100: the times that may stand in front of a store sequence.
 _SECONDS = range(10**9, 4_102_444_800)
 _MILLISECONDS = range(10**12, 4_102_444_800_000)
 _COUNTERS = 10**15
@@ -31,12 +31,12 @@ _COUNTERS = 10**15
 
 
 def text_of(given: Scalar) -> str | None:
-    """The field as sent; None where it says nothing."""
+    """The field as sent; None if it says nothing."""
     return None if given is None or given == "" or given == "null" else str(given)
 
 
 def number_of(given: Scalar) -> int | None:
-    """A sequence number that fits a bigint, else None: such an event has no order key."""
+    """A sequence number that fits a bigint; None for any other, whose event has no order key."""
     if given.__class__ is str:
         text = str(given)
         if len(text) > 19 or not (text.isascii() and text.isdigit()):
@@ -52,7 +52,7 @@ def number_of(given: Scalar) -> int | None:
 def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
     """Microseconds of an epoch time documented in `unit`s to a second; 0 and -1 mean unknown.
 
-    Text that is no number says nothing. Raises bad_value outside years 1 to 9999.
+    Text that is no number says nothing. Raises bad_value for a time outside the years 1 to 9999.
     """
     if unit == 1000 and given.__class__ is int and 10**11 <= given < 10**14:
         return given * 1000
@@ -65,10 +65,10 @@ def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
 
 
 def sent_micros_of(given: Any, warnings: list[str]) -> int | None:
-    """Microseconds of the time when a message was sent, in milliseconds.
+    """Microseconds of the time at which a message was sent, given in milliseconds.
 
-    No change is refused for it: whatever JSON stands there, what is no time of the years 1 to 9999
-    warns `sent_time_unread`.
+    No change is refused because of this time: if the JSON that stands there is no time of the years
+    1 to 9999, the warning is `sent_time_unread`.
     """
     if given.__class__ is int and 10**11 <= given < 10**14:
         return int(given) * 1000
@@ -84,14 +84,14 @@ def sent_micros_of(given: Any, warnings: list[str]) -> int | None:
 
 
 def plain_numbers(given: list[Any]) -> list[int] | None:
-    """Numbers, where all are JSON integers that `number_of` gives as they are; else None."""
+    """The numbers if all are JSON integers that `number_of` returns as they are; else None."""
     if given and _WHOLE.issuperset(map(type, given)) and 0 <= min(given) and max(given) < _MOST:
         return given
     return None
 
 
 def plain_digits(given: list[Any]) -> list[int] | None:
-    """Numbers, where all are texts of up to 18 digits that `number_of` gives; else None."""
+    """The numbers if all are texts of up to 18 digits that `number_of` reads; else None."""
     if not given or not _TEXTS.issuperset(map(type, given)) or "" in given:
         return None
     digits = "".join(given)
@@ -101,8 +101,8 @@ def plain_digits(given: list[Any]) -> list[int] | None:
 
 
 def plain_millis(given: list[Any]) -> list[int] | None:
-    """Times, where all are milliseconds that `micros_of` and `sent_micros_of` give as microseconds
-    without a look at them; else None."""
+    """The times if all are milliseconds that `micros_of` and `sent_micros_of` simply multiply; else
+    None."""
     if given and _WHOLE.issuperset(map(type, given)) and 10**11 <= min(given):
         return given if max(given) < 10**14 else None
     return None
@@ -111,15 +111,17 @@ def plain_millis(given: list[Any]) -> list[int] | None:
 def split_sequence(
     given: Scalar, unit: str, warnings: list[str], *, time: Scalar = None
 ) -> tuple[int, int] | None:
-    """An OMS store sequence as (second, place in it); None where it is absent or 0.
+    """An OMS store sequence as (second, place in it); None if it is absent or 0.
 
     The number is a time followed by a counter of at most five digits whose padding is not
-    documented, so `16093446721` (…672, 1) comes after `160934467110` (…671, 10): the two parts
-    are compared one by one, milliseconds being the higher part of the second one. `unit` is that of
-    the time, `seconds` or `milliseconds`; `auto` takes 13 digits of milliseconds from 16 digits on,
-    or from 14 where `time`, the message's own, is in milliseconds, else 10 of seconds, where they
-    make a time of this century, else the whole number. Warns `sequence_unit_assumed` where 14 or 15
-    digits could be of either unit: whichever they are, the second is the same.
+    documented, so `16093446721` (…672, 1) comes after `160934467110` (…671, 10). The two parts are
+    therefore compared one by one; milliseconds count as the higher part of the second number.
+
+    `unit` is the unit of the time: `seconds` are its first 10 digits, `milliseconds` its first 13.
+    `auto` tries milliseconds if there are at least 16 digits, or 14 if `time`, the message's own,
+    is in milliseconds; then seconds. A time must be of this century; without one, the whole number
+    counts. Warns `sequence_unit_assumed` if 14 or 15 digits could be of either unit; the second is
+    the same in both.
     """
     text = str(given)
     size = len(text)
@@ -150,8 +152,9 @@ def _in_milliseconds(time: Scalar) -> bool:
 def of_protocol(top: TopLevel, *, versions: Collection[bytes], member: str) -> bool:
     """Whether a message has `payload.op`, and `schema.<member>` or one of the versions.
 
-    A version is many a message's; by it alone only what changes nothing is told, with the time as
-    the protocol has it (semantics.md, 69).
+    Other messages may have such a version too. So messages that are recognised by the version alone
+    may only be of the kinds that change nothing, with the time as the protocol has it
+    (semantics.md, 69).
     """
     if "payload" not in top:
         return False
@@ -173,11 +176,12 @@ _CONTROLS = frozenset(
         """.split()
 )
 PAYLOADS = Glimpses()
-"""Shared by all formats that are told by their payload."""
+"""Shared by all formats that are recognised by their payload."""
 
 
 def _has(schema: bytes, member: str) -> bool:
-    """Whether the object `schema` has this member; remembered, being the same in most messages."""
+    """Whether the object `schema` has this member; remembered, since it is the same in most
+    messages."""
     known = _SCHEMAS.get((member, len(schema)))
     if known is not None and known[0] == schema:
         return known[1]

@@ -1,7 +1,7 @@
 """The column types of a table whose rows show them value by value: DTS and OceanBase Avro.
 
-A value tells its own type and a NULL tells none, so what earlier rows of the table showed is
-remembered; else every pattern of NULLs would be a schema of its own.
+A value tells its own type, but a NULL tells none, so the types that earlier rows of the table
+showed are remembered; otherwise every pattern of NULLs would be a schema of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ingest.wire.declared import Convert, Texts, in_sent_names, sql_converter
 
 
 class ShownTypes:
-    """The types of one table's columns, as its rows come.
+    """The types of one table's columns, learnt as its rows come.
 
-    `source_type` gives the type of column `index` whose value showed `word`, None for a word that
-    says nothing; with the word None it gives what is known without any value.
+    `source_type` gives the type of the column `index` whose value showed `word`, or None for a word
+    that says nothing; for the word None it gives what is known without any value.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ShownTypes:
         self._patterns: Memo[tuple[str | None, ...], Types | None] = Memo(most=1_000)
 
     def of(self, words: Sequence[str | None]) -> Types | None:
-        """The types of all columns, once a row has shown `words`, a word a column."""
+        """The types of all columns, after a row has shown `words`, one for each column."""
         pattern = tuple(words)
         if pattern not in self._patterns:
             self._patterns[pattern] = self._shown(pattern)
@@ -59,7 +59,7 @@ class ShownTypes:
             shown = self._source_type(index, word) if word is not None else None
             if shown is not None and self._known[index] != f"{shown} unsigned":
                 if self._known[index] is None:
-                    # Rows with a NULL here have its type from now on.
+                    # Rows with a NULL here have this type from now on.
                     self._patterns.clear()
                 self._known[index] = shown
         found = {
@@ -75,7 +75,7 @@ class ShownTypes:
         return "decimal(20,0)" if source_type == "bit" else spark_type(source_type, self._family)
 
     def as_declared(self, row: Row | None, warnings: list[str]) -> None:
-        """Puts the values of declared columns into the form that their declared type has."""
+        """Converts the values of declared columns to the form of their declared type."""
         if row is None:
             return
         for name, convert in self._converts.items():

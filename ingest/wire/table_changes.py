@@ -16,7 +16,7 @@ from ingest.values.jsontext import parse_part
 
 
 class TableChange(NamedTuple):
-    """A table after a DDL: its columns in order, its key where it is named."""
+    """A table after a DDL: its columns in order, and its key if it is named."""
 
     columns: tuple[ColumnType, ...] | None
     keys: tuple[str, ...] | None

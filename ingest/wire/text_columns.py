@@ -1,9 +1,9 @@
-"""Row images of the same columns as canonical text, column by column.
+"""Row images with the same columns as canonical text, read column by column.
 
-Values of a column are mostly of one kind, so the kind is asked once and the column read by one
-comprehension. A column in which a value warns or fails is read again value by value; the result is
-the same. What the reading of single values would have to look at twice is odd: objects, arrays and
-negative zeros.
+The values of a column are mostly of one kind, so the kind is determined once and the column is read
+by one comprehension. A column in which a value warns or fails is read again value by value, and the
+result is the same. Values that a reader of single values would have to look at twice are called
+odd: objects, arrays and negative zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ingest.wire.declared import Convert, plain
 from ingest.wire.kept_values import Kept, kept_by
 
 FEW = 16
-"""Fewer changes of one table are read one by one sooner than by column."""
+"""If a table has fewer changes than this, reading them one by one is faster than by column."""
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -33,8 +33,8 @@ _SCALARS = frozenset((str, int, bool, _NULL, Digits))
 def read_tables(
     tables: Mapping[T, list[C]], read: Callable[[T, list[C]], list[Changes]]
 ) -> list[Changes]:
-    """The changes of each table that has enough of them, as `read` gives them; none where it gives
-    none or cannot read the table."""
+    """The changes of each table that has enough of them, as `read` returns them; none of a table
+    that `read` cannot read."""
     found: list[Changes] = []
     for table, changes in tables.items():
         if len(changes) < FEW:
@@ -47,8 +47,8 @@ def read_tables(
 def columns_of(
     images: Sequence[dict[str, Any] | None], before: int | None, after: int | None
 ) -> tuple[str, ...] | None:
-    """The columns that both images of a change have, or the one at a place; None where an image is
-    not regular, or has other columns or none."""
+    """The columns that both images of a change have, or the one image that is given; None if an
+    image is not regular, or has other columns or none."""
     columns: tuple[str, ...] | None = None
     for place in (before, after):
         if place is not None:
@@ -63,30 +63,30 @@ def columns_of(
 
 
 class Reading(NamedTuple):
-    """How the values of a column become text: None = as they are. `kept`: which are as they are,
-    whatever `convert` does with others."""
+    """How the values of a column become text: None = they stay as they are. `kept`: the values that
+    stay as they are, whatever `convert` does with others."""
 
     convert: Convert | None
     kept: Kept = Kept(integers=True)
 
 
 class TextRows(NamedTuple):
-    """Row images as text, each by its place among all that were sent. `doubts`: the warnings of the
-    rows that have some, in the order of their columns. `odd`: the rows that have to be read one by
-    one; their texts say nothing."""
+    """Row images as text, each by its place among all images that were sent. `doubts`: the warnings
+    of the rows that have some, in the order of their columns. `odd`: the rows that must be read one
+    by one; their texts here mean nothing."""
 
     rows: Mapping[int | None, Texts]
     doubts: Mapping[int, list[str]]
     odd: frozenset[int | None]
 
     def of(self, places: Iterable[int | None]) -> list[Texts | None]:
-        """The rows at these places; None for none."""
+        """The rows at these places, and None for a place that is None."""
         return list(map(self.rows.get, places))
 
 
 def readings_of(converts: Mapping[str, Convert | None], names: Sequence[str]) -> list[Reading]:
-    """How each of the columns `names` is read, so that it has the texts that `converts` gives its
-    single values."""
+    """How each of the columns `names` is read, so that the texts are those that `converts` gives
+    for single values."""
     known = map(converts.get, names)
     return [Reading(None) if c is None else Reading(c, kept_by(c)) for c in known]
 
@@ -105,8 +105,8 @@ def text_rows(
     *,
     refused: frozenset[str] = frozenset(),
 ) -> TextRows:
-    """The rows of the images at `places`, which have the same columns, each read by its one of
-    `readings`. `refused`: texts that stand for something else than a value."""
+    """The rows of the images at `places`, which have the same columns; each column is read by its
+    own entry of `readings`. `refused`: texts that stand for something else than a value."""
     rows = [image.values() for image in map(images.read.__getitem__, places) if image is not None]
     sent = list(map(images.texts.__getitem__, places))
     doubts: dict[int, list[str]] = {}
@@ -126,7 +126,7 @@ def text_rows(
 def _odd_values(
     values: Sequence[Any], sent: Sequence[bytes], kinds: frozenset[type], *, refused: frozenset[str]
 ) -> list[int]:
-    """The rows in which a value of a column is none to be read by column."""
+    """The rows in which a value of the column cannot be read by column."""
     found: list[int] = []
     if not kinds <= _SCALARS:
         found += [at for at, value in enumerate(values) if value.__class__ not in _SCALARS]
@@ -172,7 +172,7 @@ def _column(
         if not found:
             return texts
     except Exception:
-        # Which of the values it was is found out one by one.
+        # Reading the values one by one finds out which of them failed.
         pass
     return _one_by_one(values, convert or _as_sent, doubts=doubts, odd=odd)
 

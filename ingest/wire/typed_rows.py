@@ -1,7 +1,7 @@
-"""Row images whose column types the message names by column, or nothing but the YAML does.
+"""Row images whose column types are named by the message, or by the YAML alone.
 
-What a row needs depends on its column names alone, so it is worked out once per table and set of
-names and kept as a shape; then a row is made in place, one look at each value.
+What a row needs depends only on its column names, so it is worked out once for each table and set
+of names and kept as a shape. Then a row is converted in place, with one look at each value.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from ingest.wire.text_columns import Reading, readings_of
 
 
 class Shape(NamedTuple):
-    """A set of column names: which to convert, how complete the row is, its doubts.
+    """What is known of rows with a set of column names: which columns to convert, how complete the
+    row is, and its warnings.
 
-    `numbers` are the columns that have held an integer: the others are expected to be text.
+    `numbers` are the columns that have held an integer; the others are expected to be text.
     """
 
     converted: tuple[tuple[str, Convert], ...]
@@ -37,9 +38,9 @@ class Shape(NamedTuple):
 class TypedRows:
     """Reads the rows of one table.
 
-    `sent` are the columns that the message itself types, `keys` its key columns; `lobs` are the
-    columns of a large-object type; `hidden` are no columns of the table. `types` are all types that
-    are known, those of the YAML included; None where none are.
+    `sent` are the columns that the message itself types, `keys` its key columns, `lobs` the columns
+    of a large-object type; `hidden` are names that are no columns of the table. `types` are all
+    types that are known, including those of the YAML; None if there are none.
     """
 
     __slots__ = ("_columns", "_hidden", "_keys", "_lobs", "_of_type", "_shapes", "sent", "types")
@@ -63,7 +64,7 @@ class TypedRows:
         self._of_type: dict[str, tuple[str, ...]] = {}
 
     def of_type(self, name: str) -> tuple[str, ...]:
-        """The columns whose type is called `name`, whatever its length."""
+        """The columns whose type has this name, whatever its length."""
         found = self._of_type.get(name)
         if found is None:
             known = self.types.columns if self.types is not None else ()
@@ -72,9 +73,10 @@ class TypedRows:
         return found
 
     def read(self, raw: msgspec.Raw | bytes, warnings: list[str]) -> tuple[Row | None, str | None]:
-        """A row image as canonical text, and how complete it is by the columns the message types.
+        """A row image as canonical text, and how complete it is, judged by the columns that the
+        message types.
 
-        No row for null, `{}` and `[]`. Raises bad_json, bad_shape, bad_value.
+        There is no row for null, `{}` and `[]`. Raises bad_json, bad_shape, bad_value.
         """
         image = jsontext.image(raw, warnings)
         if image is None:
@@ -83,12 +85,12 @@ class TypedRows:
         return image, self.texts(image, raw, warnings)
 
     def hide(self, image: dict[str, Any]) -> None:
-        """Takes out of an image what is no column of the table."""
+        """Removes from an image the names that are no columns of the table."""
         for name in self._hidden:
             image.pop(name, None)
 
     def texts(self, image: dict[str, Any], raw: msgspec.Raw | bytes, warnings: list[str]) -> str:
-        """Makes the values of an image canonical text, in place; how complete the row is.
+        """Makes the values of an image canonical text, in place; returns how complete the row is.
 
         `raw` is the image's JSON: the text of values that are objects or arrays is cut out of it.
         """
@@ -115,13 +117,14 @@ class TypedRows:
         return self._shapes.get(names) or self._shape(names)
 
     def readings(self, names: tuple[str, ...]) -> list[Reading]:
-        """How each of these columns is read where rows are read by column, to the same texts."""
+        """How each of these columns is read if rows are read by column, so that the texts are the
+        same."""
         return readings_of(self._columns.converts, names)
 
     def _shape(self, names: tuple[str, ...]) -> Shape:
-        """Names that do not fit each other at all (types for `id`, a row of `col1`) are a defect of
-        the message, not a partial row: `types_not_in_image`.
-        """
+        """The shape of rows with these names. If some names have no type and some types no name
+        (types for `id`, a row of `col1`), that is a defect of the message, not a partial row:
+        `types_not_in_image`."""
         known = self._columns.names.issuperset(names)
         warnings = [] if known else [Code.UNTYPED.value]
         word = "full"
@@ -146,14 +149,14 @@ class TypedRows:
         *,
         keys: Collection[str] = (),
     ) -> list[str]:
-        """Takes the columns whose NULL says nothing out of the images; returns their names.
+        """Removes the columns whose NULL says nothing from the images; returns their names.
 
         In an update OMS leaves out, as NULL on both sides, every large object that did not change;
         in a delete no NULL of a large object can be trusted (OMS, limits of synchronisation to
-        Kafka). A column without a type may be a large object too, so in an update it goes as well.
-        Where an update has no row before, no NULL of a large object can be told from that. Listed
-        as unavailable, they are never written as NULL. A key says what it says: `keys` are those
-        that the message tells besides.
+        Kafka). A column without a type may be a large object too, so in an update it is removed as
+        well. If an update has no row before, every NULL of a large object may be such a one. The
+        names that are returned are listed as unavailable, so that they are never written as NULL.
+        Key columns are always believed: `keys` are those that the message names in addition.
         """
         sent = after if before is None else before
         if op not in ("update", "delete") or sent is None or None not in sent.values():
@@ -178,8 +181,8 @@ class TypedRows:
     def withheld(
         self, op: str, names: Iterable[str], *, keys: Collection[str] = (), paired: bool = True
     ) -> list[str]:
-        """Those of the columns whose NULL says nothing, see `withhold`; in an update that is
-        `paired` with its row before, a NULL on both sides."""
+        """The columns of `names` whose NULL says nothing, see `withhold`; in an update that is
+        `paired` with its row before, those that are NULL on both sides."""
         lobs, known = self._lobs, self._columns.names
         if op == "delete":
             found = [name for name in names if name in lobs]
@@ -191,7 +194,8 @@ class TypedRows:
 
 
 def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[str]) -> None:
-    """Makes text of what is none yet; notes the integers, to be looked at first from now on."""
+    """Makes text of the values that are not text yet; notes the columns of integers, which are
+    looked at first from now on."""
     for name, value in image.items():
         kind = value.__class__
         if kind is str or value is None:
@@ -206,10 +210,10 @@ def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[st
 
 
 class TableRows:
-    """Remembers, per table, type block and keys, how its rows are read.
+    """Remembers, for each table, type block and keys, how its rows are read.
 
-    `texts` says how the format writes values of SQL types; `convert` and `spark` take the place of
-    the converters and Spark types that follow from it.
+    `texts` says how the format writes values of SQL types; `convert` and `spark` replace the
+    converters and Spark types that follow from it.
     """
 
     def __init__(

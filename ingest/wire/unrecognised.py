@@ -1,8 +1,9 @@
 """Advice on messages that no format recognises: what such a message may be, and what to do about
 it.
 
-A kind is told by names that only its producer is known to write, or by what it lacks of a format
-that it resembles. A wrong guess here decides nothing: the message is set aside in any case.
+A kind of message is recognised by names that only its producer is known to write, or by what it
+lacks compared with a format that it resembles. A wrong guess does no harm: the message is set aside
+in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ELSEWHERE = "no decoder reads it; send the changes with Debezium, Canal or anot
 
 
 class _Kind(NamedTuple):
-    """A kind of message that is told by some names, and what to do about it."""
+    """A kind of message that is recognised by some names, and what to do about it."""
 
     matches: Callable[[TopLevel], bool]
     advice: str
@@ -241,7 +242,7 @@ _OTHERS = (
         "names no table",
     ),
 )
-"""Producers whose changes say what happened in a way of their own, other than Debezium's."""
+"""Producers, other than Debezium, whose changes name the operation in a way of their own."""
 _KINDS = (
     _Kind(
         lambda top: (
@@ -320,7 +321,8 @@ _KINDS = (
     ),
 )
 _IBM = "A_ENTTYP"
-"""Says what a change of IBM's CDC is: a column in its audit format, a header in its others."""
+"""The name that tells what a change of IBM's CDC is: a column in its audit format, a header in its
+other formats."""
 
 
 def advice(top: TopLevel, headers: Headers = ()) -> str:
@@ -365,7 +367,7 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str | None:
 
 
 def _contained(schema: bytes) -> str:
-    """What the data of a container are, by their schema, and what to do about them."""
+    """What the data of a container are, judged by their schema, and what to do about them."""
     if b'"EventData"' in schema and b'"Body"' in schema:
         return (
             "it looks captured by Azure Event Hubs, with the message in Body: read the event hub "
@@ -398,7 +400,7 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0{", b"{\0")
 
 
 def _encoding(value: bytes) -> str | None:
-    """What bytes are that may hold JSON in another encoding, and what to do about them."""
+    """What the bytes are if they may hold JSON in another encoding, and what to do about them."""
     for start, name in _COMPRESSED.items():
         if value.startswith(start):
             return (

@@ -1,4 +1,4 @@
-"""What changes of one table say beside their rows, field by field."""
+"""What the changes of one table say besides their rows, field by field."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Sent = TypeVar("Sent")
 
 
 class Varying(NamedTuple):
-    """The fields of Event in which changes differ, each with its value of each change; the
-    `warnings` of one that has to be read by itself are None."""
+    """The fields of Event in which changes differ, each with its value for each change. The
+    `warnings` of a change that must be read by itself are None."""
 
     fields: dict[str, Sequence[Any]]
     warnings: Sequence[list[str] | None]
@@ -26,7 +26,8 @@ class Varying(NamedTuple):
 
 
 def varying(fields: Mapping[str, Sequence[Any]], count: int) -> Varying:
-    """The fields of as many changes, with no warning yet; those without any value left out."""
+    """The fields of `count` changes, without warnings so far; fields without any value are left
+    out."""
     warnings: list[list[str]] = [[] for _ in range(count)]
     known = {field: values for field, values in fields.items() if values.count(None) < len(values)}
     return Varying({**known, "warnings": warnings}, warnings)
@@ -35,8 +36,8 @@ def varying(fields: Mapping[str, Sequence[Any]], count: int) -> Varying:
 def varying_of_each(
     group: Sequence[Sent], event_of: Callable[[Sent], Event], fields: Sequence[str]
 ) -> Varying:
-    """The fields of changes of which each is asked for its event; `event_of` raises DecodeError for
-    one that has to be read by itself."""
+    """The fields of changes, each of which is asked for its event; `event_of` raises DecodeError
+    for a change that must be read by itself."""
     events: list[Event | None] = []
     for sent in group:
         try:

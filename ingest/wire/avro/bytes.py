@@ -1,10 +1,10 @@
-"""Avro's binary encoding, straight from bytes: what the readers of fixed schemas are made of.
+"""Avro's binary encoding, straight from bytes: the parts of the readers for fixed schemas.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 
-A reader takes the bytes and a place, and returns what stands there with the place behind it. No
-length or count is believed before the bytes are there, so no message costs more than its own size.
-Raises bad_avro for what no writer writes; past the end it may raise IndexError, see `whole`.
+A reader takes the bytes and a place, and returns the value there and the place behind it. It checks
+every length and count against the bytes that are left, so no message costs more than its own size.
+Raises bad_avro for bytes that no writer writes; past the end it may raise IndexError, see `whole`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _LONGEST = 10
 
 
 def whole(data: bytes, at: int, read: Callable[[bytes, int], tuple[_Read, int]]) -> _Read:
-    """What `read` makes of all bytes from `at`; raises bad_avro where some are left or missing."""
+    """What `read` makes of all bytes from `at`; raises bad_avro if some are left over or
+    missing."""
     try:
         found, end = read(data, at)
     except IndexError:
@@ -75,7 +76,7 @@ def octets(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def text(data: bytes, at: int) -> tuple[str, int]:
-    """A string; raises bad_avro where it is not UTF-8."""
+    """A string; raises bad_avro if it is not UTF-8."""
     found, end = octets(data, at)
     try:
         return found.decode(), end
@@ -104,11 +105,11 @@ def there(data: bytes, at: int) -> bool:
 def count(data: bytes, at: int) -> tuple[int, int]:
     """How many items the next block of an array or map has; 0 ends it.
 
-    Every item takes a byte at least.
+    Every item takes at least one byte.
     """
     found, at = number(data, at)
     if found < 0:
-        # Then the size of the block in bytes follows.
+        # The size of the block in bytes follows.
         _, at = number(data, at)
         found = -found
     if found > len(data) - at:
@@ -129,5 +130,5 @@ def numbers(data: bytes, at: int) -> tuple[list[int], int]:
 
 
 def malformed(wanted: str, at: int) -> DecodeError:
-    """The error of bytes that are no datum of the schema."""
+    """The error for bytes that are no datum of the schema."""
     return DecodeError(Code.BAD_AVRO, f"expected {wanted} at byte {at}, got something else")

@@ -1,11 +1,11 @@
-"""Readers of Avro records written as Python source for one schema, and compiled once.
+"""Readers of Avro records, written as Python source for one schema and compiled once.
 
-A record of forty fields read by forty calls costs three times what it costs in one function. So the
-function is put together as source: a few lines a field, in the writer's order, that move `at`
-through `data` and leave a local variable behind. What is rare (arrays, maps, larger unions) is read
-by `ingest.wire.avro.reader`. Names of a schema stand in the source as literals alone, so that no
-schema can bring code of its own; lengths that lead past the end are found at the end, where `at` is
-not where the data ends.
+A record of forty fields that is read by forty calls costs three times as much as in one function.
+So the function is put together as source: a few lines for each field, in the writer's order, that
+move `at` through `data` and set a local variable. Rare types (arrays, maps, larger unions) are read
+by `ingest.wire.avro.reader`. Names of a schema stand in the source only as literals, so no schema
+can bring code of its own. A length that leads past the end is noticed at the end, where `at` is not
+where the data ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ingest.wire.avro.schema import Type
 
 WHOLE = frozenset(("int", "long"))
 _NUMBERS = tuple(n >> 1 ^ -(n & 1) if n < 128 else None for n in range(256))
-"""The value of a varint of one byte; None where more bytes follow."""
+"""The value of a varint of one byte; None if more bytes follow."""
 _DIGITS = tuple(None if n is None else str(n) for n in _NUMBERS)
 _SIZES = tuple(-1 if n is None or n < 0 else n for n in _NUMBERS)
 _NUMBER = """\
@@ -65,7 +65,7 @@ class Code:
         self._lines += ["    " * depth + line for line in text.splitlines()]
 
     def name(self, value: Any) -> str:
-        """A name that the source can call `value` by."""
+        """A name by which the source can refer to `value`."""
         name = f"k{len(self._known)}"
         self._known[name] = value
         return name
@@ -86,7 +86,7 @@ class Code:
         self.add(_SPAN.format(v=v, value=value), depth)
 
     def call(self, v: str, read: reader.Read, depth: int) -> None:
-        """Any value in `v`, by a reader."""
+        """Any value in `v`, read by a reader."""
         self.add(f"{v}, at = {self.name(read)}(data, at)", depth)
 
     def skip(self, type_: Type, depth: int) -> None:
@@ -96,7 +96,7 @@ class Code:
         elif type_.kind == "bytes":
             self.span("_", "None", depth)
         elif type_.kind == "string":
-            # A datum counts whole or not at all, what nobody reads of it included.
+            # A datum counts as a whole or not at all, including the parts that nobody reads.
             self.span("_", "data[at:end].decode()", depth)
         else:
             self.call("_", reader.reader(type_), depth)
@@ -125,7 +125,8 @@ class Code:
 
 
 def null_branch(type_: Type) -> int | None:
-    """Which branch is null in a union of null and one other; None for any other type."""
+    """The number of the branch that is null, in a union of null and one other type; None for any
+    other type."""
     kinds = [part.kind for part in type_.parts]
     if type_.kind == "union" and len(kinds) == 2 and kinds.count("null") == 1:
         return kinds.index("null")

@@ -1,14 +1,14 @@
-"""Avro data read from bytes, strictly: `read(data, start)` gives a value and where it ends.
+"""Avro data read from bytes, strictly: `read(data, start)` returns a value and where it ends.
 
-Values are what Connect's JsonConverter would have written: bytes as base64, records and maps as
-objects; `native_reader` gives Python's own. A length or count is held against the bytes that are
-left, values that take no byte are few (FREE), and reading past the end raises: no message takes
-more time or memory than its own size allows.
+Values are those that Connect's JsonConverter would have written: bytes as base64, records and maps
+as objects; `native_reader` returns Python's own. A length or count is checked against the bytes
+that are left, values that take no byte may only be few (FREE), and reading past the end raises. So
+no message takes more time or memory than its own size allows.
 
-fastavro would give Python's values, of which texts had to be made once more: its reading alone
-costs what reading and events cost here (`tests/bench/README.md`). It takes what stands behind a
-datum for nothing, and makes twenty million nulls of five bytes. So tests hold this reader against
-it, and the product does not need it.
+fastavro would return Python's values, which would have to be made texts in a second step: its
+reading alone costs as much as reading and events together cost here (`tests/bench/README.md`). It
+also ignores bytes behind a datum, and makes twenty million nulls of five bytes. So the tests
+compare this reader with fastavro, but the product does not need it.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
@@ -29,14 +29,14 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 Rename = Callable[[Field], str]
 
 UNREADABLE = (ValueError, LookupError, struct.error, RecursionError)
-"""What reading malformed data raises."""
+"""The errors that reading malformed data may raise."""
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 
 def long(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits."""
-    # A byte that says more follows is 128 too high: the 1 taken from the next makes up for it.
+    # A byte that says that more follow is 128 too high; 1 less in the next byte makes up for it.
     number = data[at]
     if number < 128:
         return number >> 1 ^ -(number & 1), at + 1
@@ -79,7 +79,7 @@ def int32(data: bytes, at: int) -> tuple[int, int]:
 
 
 def size(data: bytes, at: int) -> tuple[int, int]:
-    """The length of what follows; it must be there."""
+    """The length of what follows, which must be there."""
     number, at = long(data, at)
     if not 0 <= number <= len(data) - at:
         raise ValueError(f"expected {number} bytes, got {len(data) - at}")
@@ -108,7 +108,7 @@ def octets(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def boolean(data: bytes, at: int) -> tuple[bool, int]:
-    """A boolean: no other bytes than 0 and 1."""
+    """A boolean; any bytes except 0 and 1 are malformed."""
     return (False, True)[data[at]], at + 1
 
 
@@ -151,20 +151,21 @@ def _own_name(field: Field) -> str:
 
 
 def reader(type_: Type, rename: Rename = _own_name) -> Read:
-    """The reader of one type. `rename` gives the names of records' fields."""
+    """The reader of one type. `rename` gives names to the fields of records."""
     return _reader(type_, _Values(rename, _SIMPLE, canonical.base64_of))
 
 
 def native_reader(type_: Type) -> Read:
     """The reader of one type whose values are Python's own: bytes as bytes, floats as floats.
 
-    A record in a union is a pair, of its name and what it holds.
+    A record in a union is a pair of its name and its value.
     """
     return _reader(type_, _Values(_own_name, _NATIVE, bytes, pairs=True))
 
 
 class _Values:
-    """What values are given as. `packed` is for those of fixed types; `made` are readers so far."""
+    """The form in which values are returned. `packed` makes the values of fixed types; `made` holds
+    the readers made so far."""
 
     def __init__(
         self,
@@ -283,7 +284,7 @@ def block(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _blocks(data: bytes, at: int) -> tuple[int, int]:
-    """As `block`, held against what is there."""
+    """As `block`, checked against the bytes that are left."""
     count, at = block(data, at)
     most = max(len(data) - at, FREE)
     if count > most:
@@ -292,7 +293,8 @@ def _blocks(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _array(item: Read, free: int) -> Read:
-    """`free`: how many values an item has that takes no byte; 0 where items take some."""
+    """`free`: how many values an item has that take no byte; 0 if the items themselves take
+    some."""
 
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         found: list[Any] = []
@@ -338,7 +340,7 @@ def _record(type_: Type, values: _Values) -> Read:
             found[name], at = item(data, at)
         return found, at
 
-    # before its fields: they may be of this very type
+    # entered before its fields, which may be of this very type
     values.made[id(type_)] = read
     fields += [(values.rename(field), _reader(field.type, values)) for field in type_.fields]
     return read

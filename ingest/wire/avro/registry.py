@@ -1,9 +1,10 @@
 """Schemas by their id: from a registry over HTTP, or from a folder of files.
 
-A schema never changes under its id, so it is asked for once a process. A registry that does not
-answer is asked again only after a pause that grows, and one that answers with many misses is asked
-no more for a while: what cannot be had is refused at once, message after message, and replayed
+A schema never changes under its id, so each process asks for it once. A registry that does not
+answer is asked again only after a pause, which grows; one that answers with many misses is not
+asked for a while. Meanwhile, a message whose schema is not at hand is refused at once, and replayed
 when the registry is back. So a stream neither stops nor waits.
+
 Source: https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
 
@@ -23,15 +24,15 @@ from ingest.errors import DecodeError
 from ingest.memo import Memo
 
 Texts = tuple[str, ...]
-"""A schema's text, last, after those of the schemas that it refers to."""
+"""A schema's text, which comes last, behind the texts of the schemas that it refers to."""
 
 _ATTEMPTS = 3
 _PAUSE = 0.1  # seconds before the second attempt; twice as long before each further one
 _LONGEST_SILENCE = 60.0
 _MISS_KEPT = 30.0
 _MOST_MISSES = 100
-"""How many ids a registry may not know within _MISS_KEPT seconds: more look as if it were not the
-producer's, and each is a request."""
+"""How many ids a registry may not know within _MISS_KEPT seconds. With more than that it seems not
+to be the producer's registry, and each miss is a request."""
 _DEEPEST = 20
 _MOST_REFERENCES = 100
 _LARGEST = 16 * 2**20
@@ -47,11 +48,11 @@ class SchemaSource(Protocol):
     """Where schemas come from."""
 
     def schema(self, id: int) -> Texts:
-        """The schema of an id. Raises unknown_schema_id where it cannot be had now."""
+        """The schema of an id. Raises unknown_schema_id if it cannot be had now."""
 
 
 class Access(NamedTuple):
-    """A registry's address and what it asks for: a user's name and password, or a token.
+    """A registry's address and its credentials: a user's name and password, or a token.
 
     `timeout` is in seconds, for one answer.
     """
@@ -124,7 +125,7 @@ class Registry:
         self._missing: dict[int, float] = {}
 
     def schema(self, id: int) -> Texts:
-        """The schema of an id and those that it refers to."""
+        """The schema of an id and the schemas that it refers to."""
         found = _known.get((self._url, id))
         if found is not None:
             return found
@@ -174,7 +175,8 @@ class Registry:
         )
 
     def _collect(self, path: str, read: dict[str, str], depth: int) -> None:
-        """Adds the schema at `path`, after what it refers to; none is asked for twice."""
+        """Adds the schema at `path` behind the schemas that it refers to; none is asked for
+        twice."""
         self._references += 1
         if depth > _DEEPEST or self._references > _MOST_REFERENCES:
             raise _NotThere("more references than can be followed")
@@ -211,7 +213,7 @@ class _NotThere(Exception):
 
 
 class _Unreachable(Exception):
-    """`may_pass`: the next attempt may be answered."""
+    """The registry gave no answer of use. `may_pass`: the next attempt may get one."""
 
     def __init__(self, text: str, *, may_pass: bool = False) -> None:
         self.may_pass = may_pass
@@ -231,7 +233,7 @@ def _authorization(access: Access, user: str | None) -> Mapping[str, str]:
 
 def _answer(url: str, headers: Mapping[str, str], timeout: float) -> bytes:
     """The body of an answer 200. Raises _NotThere for 404, else _Unreachable."""
-    # a twentieth of a second to import; few sources need it
+    # takes a twentieth of a second to import, and few sources need it
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import FTPHandler, Request, build_opener

@@ -1,6 +1,8 @@
-"""An Avro schema as a tree of types, names resolved: what a reader is compiled from.
+"""An Avro schema as a tree of types with names resolved: a reader is compiled from it.
 
-A schema registry may keep parts of a schema apart; those come first, and are known by their names.
+A schema registry may store parts of a schema separately; those come first, and are referred to by
+their names.
+
 Source: https://avro.apache.org/docs/1.12.0/specification/#schema-declaration
 """
 
@@ -21,17 +23,20 @@ _JSON = msgspec.json.Decoder(Any)
 _LONGEST = 16 * 2**20
 _LEAST = {"null": 0, "float": 4, "double": 8}
 FREE = 1_000
-"""Values without a byte (nulls, records of them) that a datum may have: no data bounds those."""
+"""How many values without a byte (nulls, and records of them) a datum may have, since its size does
+not limit those."""
 _ENDLESS = 2**62
-"""Bytes that no datum has: so many has a record that holds itself by a field, not by a union."""
+"""More bytes than any datum has: the least size of a record that holds itself in a field without a
+union."""
 
 
 class Type(msgspec.Struct, eq=False):
     """One type. `kind`: the type's word in the specification, `union` for a union.
 
-    `parts`: the branches of a union; the one type of an array's items or a map's values. `props`:
-    all attributes of the schema, `connect.name` and `logicalType` among them. `least`: the fewest
-    bytes that a datum has. `free`: how many values it has beside those bytes, nulls and records.
+    `parts`: the branches of a union, or the one type of an array's items or a map's values.
+    `props`: all attributes of the schema, `connect.name` and `logicalType` among them. `least`: the
+    fewest bytes that a datum has. `free`: how many values it has beyond those bytes, nulls and
+    records.
     """
 
     kind: str
@@ -45,7 +50,8 @@ class Type(msgspec.Struct, eq=False):
     free: int = 0
 
     def field(self, name: str) -> Type | None:
-        """The type of one field of a record, null branch left out; None where there is none."""
+        """The type of one field of a record without its null branch; None if there is no such
+        field."""
         return next((present(f.type) for f in self.fields if f.name == name), None)
 
 
@@ -58,7 +64,7 @@ class Field(msgspec.Struct, eq=False):
 
 
 def present(type_: Type) -> Type:
-    """The type of a value that is not null: the other branch of a union of two with null."""
+    """The type of a value that is not null: in a union of null and one other type, the other."""
     if type_.kind == "union" and len(type_.parts) == 2:
         for one, other in (type_.parts, type_.parts[::-1]):
             if one.kind == "null":
@@ -69,7 +75,8 @@ def present(type_: Type) -> Type:
 def parse_schema(texts: Iterable[str | bytes]) -> Type:
     """The type of the last of `texts`; the others hold types that it refers to.
 
-    Raises bad_avro for text that is no Avro schema, and for one by which few bytes are many values.
+    Raises bad_avro for text that is no Avro schema, and for a schema by which a few bytes may mean
+    many values.
     """
     named: dict[str, Type] = {}
     found = None
@@ -122,7 +129,7 @@ def _declared(word: str, schema: dict[str, Any], space: str, *, named: dict[str,
         name = f"{own}.{name}" if own else name
     space = name.rpartition(".")[0]
     made = Type("record" if word == "error" else word, name=name, props=schema)
-    # before its fields: they may be of this very type
+    # entered before its fields, which may be of this very type
     named[name] = made
     if word == "enum":
         made.symbols = tuple(str(symbol) for symbol in _list(schema, "symbols"))
@@ -140,13 +147,15 @@ def _declared(word: str, schema: dict[str, Any], space: str, *, named: dict[str,
 
 
 def _measure(record: Type) -> None:
-    """What a record's fields come to: named twice in each other, few records make many values."""
+    """Sums up a record's fields, and refuses a schema in which few records make many values by
+    naming each other twice."""
     types = [field.type for field in record.fields]
     record.least = min(sum(type_.least for type_ in types), _ENDLESS)
     record.free = min(sum(type_.free for type_ in types) + 1, _ENDLESS)
     if record.least == _ENDLESS:
         raise _refusal(f"a record that ends, got {record.name}, which is a part of its own fields")
-    # A record for each field that takes a byte, and one for each two of those, is an honest tree.
+    # One record for each field that takes a byte, and one for each two of those, make an honest
+    # tree.
     if record.free > 2 * record.least + FREE:
         raise _refusal(
             f"at most {FREE} values without a byte in a record, got {record.free} in {record.name}"

@@ -1,10 +1,11 @@
 """Where a datum ends, found without reading its values.
 
-What is still to be skipped stands in a list, not on the stack of calls: a datum may be nested as
-deep as it has bytes, and who reads its values says that it is too deep. A step takes a byte at
-least, or is at a record whose fields do; a count is a number, however large. So what is skipped
-costs no more than its size. Where bytes are no datum of the schema they may have an end all the
-same, but never one behind the data.
+The values that are still to be skipped stand in a list, not on the call stack: a datum may be
+nested as deep as it has bytes, and it is left to the reader of its values to say that it is too
+deep. Each step takes at least one byte, or is at a record whose fields do, and a count is kept as a
+number, however large. So skipping costs no more than the size of what is skipped. Bytes that are no
+datum of the schema may seem to have an end all the same, but never one behind the data.
+
 Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
 
@@ -17,17 +18,19 @@ from ingest.wire.avro import reader
 from ingest.wire.avro.schema import Type
 
 Skip = Callable[[bytes, int], int]
-"""Data and where a datum begins -> where it ends."""
+"""Data and where a datum begins -> where the datum ends."""
 
 _MOST = 200_000
-"""Values that may be waiting: a deep datum of records has as many as their fields behind it."""
+"""How many values may be waiting: in a deep datum of records, the fields that follow in each of
+them wait."""
 _NUMBER, _SIZED, _FIXED, _UNION, _RECORD, _BLOCKS, _ITEMS = range(7)
 _Step = tuple[int, Any]
-"""What is to be skipped, and what it is made of: bytes, branches, fields, items of a block."""
+"""A value that is to be skipped, and what it is made of: bytes, branches, fields, items of a
+block."""
 
 
 def skipper(type_: Type) -> Skip:
-    """Skips data of a type. It raises one of `reader.UNREADABLE` for what has no end."""
+    """Skips data of a type. It raises one of `reader.UNREADABLE` for data without an end."""
     whole = _steps([type_], {})
 
     def skip(data: bytes, at: int) -> int:
@@ -69,7 +72,8 @@ def skipper(type_: Type) -> Skip:
 
 
 def _next_item(waiting: list[_Step], block: list[Any]) -> None:
-    """Lets one item of a block wait, and before it the others, as their number."""
+    """Puts one item of a block in the list of waiting values, and below it the number of the
+    others."""
     count, item = block
     if count > 1:
         block[0] = count - 1
@@ -84,8 +88,8 @@ def _past(data: bytes, at: int, count: int) -> int:
 
 
 def _steps(types: Sequence[Type], made: dict[int, _Step]) -> list[_Step]:
-    """How values that follow each other are skipped, the last of them first; where a value takes no
-    byte there is nothing to do."""
+    """The steps that skip values which follow each other, the last of them first; a value that
+    takes no byte needs none."""
     return [_step(type_, made) for type_ in reversed(types) if type_.least]
 
 
@@ -106,7 +110,7 @@ def _step(type_: Type, made: dict[int, _Step]) -> _Step:
     known = made.get(id(type_))
     if known is None:
         fields: list[_Step] = []
-        # before its fields: they may be of this very type
+        # entered before its fields, which may be of this very type
         known = made[id(type_)] = (_RECORD, (type_.least, fields))
         fields += _steps([field.type for field in type_.fields], made)
     return known

@@ -1,6 +1,6 @@
-"""The Event a decoder yields, and the one schema of `silver.cdc`, each column explained.
+"""The Event that a decoder yields, and the one schema of `silver.cdc`, with each column explained.
 
-A decoder fills an `Event`. `ingest.decode.source`, or `ingest.decode.tables` where messages are
+A decoder fills an `Event`. Then `ingest.decode.source`, or `ingest.decode.tables` if messages are
 read by column, adds what the transport knows (source, topic, partition, offset, row, pos) and makes
 the row of `SILVER`.
 """
@@ -27,12 +27,13 @@ OPS = {
 KIND_OF = {op: kind for kind, ops in OPS.items() if kind != "fragment" for op in ops}
 IMAGES = ("full", "partial", "key")
 COMMITS = {"commit": "true"}
-"""What `extra` has of a change that is the last of its transaction, where no message of its own
-tells the end."""
+"""The `extra` of a change that is the last of its transaction, if no message of its own tells the
+end."""
 
 
 class ColumnType(NamedTuple):
-    """One column of a source table: its name, the type as the source says it, the Spark type."""
+    """One column of a source table: its name, the type as the source names it, and the Spark
+    type."""
 
     name: str
     source_type: str
@@ -97,7 +98,7 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
 
 
 def complete(event: Event, defaults: tuple[str | None, str | None, str | None]) -> None:
-    """Give `event` the source's database, schema and table where its message names none."""
+    """Give `event` the source's database, schema and table if its message names none."""
     db, schema, table = defaults
     event.db = event.db or db
     event.schema = event.schema or schema
@@ -106,9 +107,9 @@ def complete(event: Event, defaults: tuple[str | None, str | None, str | None]) 
 
 
 def without_empty(event: Event) -> None:
-    """Take away the images of which no column is left: an empty one is none.
+    """Remove the images that have no column left: an empty image is none.
 
-    Raises no_image where that was all the event said.
+    Raises no_image if the event said nothing else.
     """
     if not event.before:
         event.before = event.before_image = None
@@ -198,4 +199,4 @@ SILVER: tuple[SilverColumn, ...] = (
 files and identities can be compared without unpacking maps and arrays."""
 
 DECODED = tuple(column for column in SILVER if column.name != "batch")
-"""What decoding gives: all but the number of the append."""
+"""The columns that decoding gives: all except the number of the append."""

@@ -18,15 +18,16 @@ from functools import lru_cache
 import xxhash
 
 EPOCH, PHASE, S1, STREAM, OFFSET, ROW, HALF = -11, -10, -9, -4, -3, -2, -1
-"""Counted from the end: where a table is ordered by columns of its rows (`sequence_by`), their
-numbers stand before these."""
+"""Counted from the end, since in a table that is ordered by columns of its rows (`sequence_by`),
+the numbers of these columns stand before them."""
 SOURCE_PART = -4
-"""pos[:-4] is the source's own part: equal there means tied, only the transport differs."""
+"""pos[:-4] is the source's own part: if it is equal, two changes are tied, and only the transport
+tells them apart."""
 LENGTH = 11
 SNAPSHOT, STREAMED = 0, 1
 OWN_PARTITION = 2
-"""The `half` of a truncate, by arrival, of which every partition gets a copy: each reaches the rows
-of its own (semantics.md, 65)."""
+"""The `half` of a truncate of which, by arrival, every partition gets a copy; each copy reaches the
+rows of its own partition (semantics.md, 65)."""
 _ZEROS = ((), (0,), (0, 0), (0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0, 0))
 
 Pos = tuple[int, ...]
@@ -58,7 +59,7 @@ def position(
 
 
 def delete_half(pos: Pos) -> Pos:
-    """Where the delete half of a key change at `pos` stands."""
+    """The position of the delete half of a key change at `pos`."""
     return (*pos[:HALF], 0)
 
 
@@ -71,8 +72,8 @@ def position_columns(
     offsets: Sequence[int],
     halves: Sequence[int],
 ) -> list[Sequence[int] | int]:
-    """`position` of many events, each its message's first: the LENGTH numbers by column, a number
-    alone where it is the same in all."""
+    """`position` of many events, each the first of its message: LENGTH columns of numbers; a single
+    number stands for a column in which all are the same."""
     sizes = set(map(len, orders))
     if len(sizes) > 1:
         orders = [(*order, *_ZEROS[max(sizes) - len(order)]) for order in orders]
@@ -92,7 +93,7 @@ def stream_number(topic: str, partition: int) -> int:
 def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
     """s1 of arrival order: a file's ordinal, else the record's timestamp in milliseconds.
 
-    A broker that keeps no timestamps sends -1: then only the partition's own order is left.
+    A broker that keeps no timestamps sends -1; then only the order within a partition is left.
     """
     if ordinal is not None:
         return (ordinal,)
@@ -100,30 +101,30 @@ def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
 
 
 def own_stream(truncate: Pos, *, by_arrival: bool) -> int | None:
-    """The one stream that a truncate reaches; None = whatever lies below it."""
+    """The one stream that a truncate reaches; None if it reaches everything below it."""
     return truncate[STREAM] if by_arrival and truncate[HALF] == OWN_PARTITION else None
 
 
 def reaches(truncate: Pos, pos: Pos, *, by_arrival: bool) -> bool:
-    """Whether a truncate reaches what stands at `pos`."""
+    """Whether a truncate reaches the change at `pos`."""
     return pos < truncate and own_stream(truncate, by_arrival=by_arrival) in (None, pos[STREAM])
 
 
 def reached(truncate: Pos, pos: str, *, by_arrival: bool) -> str:
-    """SQL of `reaches`, `pos` being SQL."""
+    """SQL of `reaches`; `pos` is SQL."""
     own = own_stream(truncate, by_arrival=by_arrival)
     same = "" if own is None else f" AND element_at({pos}, {STREAM}) = {own}"
     return f"{pos} < {pos_literal(truncate)}{same}"
 
 
 def may_follow(later: Pos, pos: Pos, *, by_arrival: bool) -> bool:
-    """Whether the change at `later` may come after the one at `pos`: at one place of the source's
-    log the transport does not say which came first."""
+    """Whether the change at `later` may come after the one at `pos`; at one place of the source's
+    log, the transport does not tell which came first."""
     return later > pos if by_arrival else later[:SOURCE_PART] >= pos[:SOURCE_PART]
 
 
 def may_follow_sql(later: str, pos: str, *, by_arrival: bool) -> str:
-    """SQL of `may_follow`, both being SQL."""
+    """SQL of `may_follow`; both positions are SQL."""
     return f"{later} > {pos}" if by_arrival else f"{source_part(later)} >= {source_part(pos)}"
 
 
@@ -133,17 +134,17 @@ def tied(pos: Pos, other: Pos, *, by_arrival: bool) -> bool:
 
 
 def highest(positions: Iterable[Pos | None]) -> Pos | None:
-    """The highest of the positions there are; None where there is none."""
+    """The highest of the positions that are not None; None if there is none."""
     return max((pos for pos in positions if pos is not None), default=None)
 
 
 def lowest(positions: Iterable[Pos | None]) -> Pos | None:
-    """The lowest of the positions there are; None where there is none."""
+    """The lowest of the positions that are not None; None if there is none."""
     return min((pos for pos in positions if pos is not None), default=None)
 
 
 def outermost(truncates: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
-    """Of truncates those that void whatever the others void: the last one, by arrival the last of
+    """The truncates that void whatever the others void: the last one and, by arrival, the last of
     each stream that has its own."""
     newest = {
         own_stream(truncate, by_arrival=by_arrival): truncate for truncate in sorted(truncates)
@@ -152,7 +153,7 @@ def outermost(truncates: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
 
 
 def lowest_copies(truncates: Iterable[Pos]) -> set[Pos]:
-    """Of several deliveries of one truncate, by the source's order, the lowest
+    """The lowest of the deliveries of each truncate, which by the source's order have one place
     (semantics.md, 16)."""
     lowest: dict[tuple[Pos, Pos], Pos] = {}
     for pos in sorted(truncates):
@@ -166,7 +167,7 @@ def source_part(pos: str) -> str:
 
 
 def transport_part(pos: str) -> str:
-    """SQL of the numbers behind it: stream, offset, row, half."""
+    """SQL of the numbers behind the source's part: stream, offset, row, half."""
     return f"slice({pos}, {STREAM}, {-STREAM})"
 
 
@@ -176,7 +177,7 @@ def message_of(pos: str) -> str:
 
 
 def in_sequence(pos: Pos) -> bool:
-    """Whether columns of the table order its rows: their numbers stand before the pos."""
+    """Whether columns of the table order its rows, so that their numbers stand before the pos."""
     return len(pos) > LENGTH
 
 

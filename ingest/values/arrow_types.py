@@ -1,4 +1,4 @@
-"""Spark's column types as Arrow's, for what Spark's workers give back."""
+"""Spark's column types as Arrow's, for the rows that Spark's workers return."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The canonical text of a value, the same in whatever format it is sent (semantics.md, 56).
 
-Integers and decimals digit for digit, booleans `true`/`false`, bytes base64, dates `yyyy-MM-dd`,
-zone-less date-times `yyyy-MM-dd HH:mm:ss[.f]`, instants `yyyy-MM-ddTHH:mm:ss[.f]Z` in UTC, times
-`[-]HH:mm:ss[.f]`; a fraction never ends in a zero. JSON and everything untyped stays as sent.
+Integers and decimals are written digit for digit, booleans as `true`/`false`, bytes as base64,
+dates as `yyyy-MM-dd`, zone-less date-times as `yyyy-MM-dd HH:mm:ss[.f]`, instants as
+`yyyy-MM-ddTHH:mm:ss[.f]Z` in UTC, times as `[-]HH:mm:ss[.f]`; a fraction never ends in a zero. JSON
+and all untyped values stay as sent.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _MOST_DIGITS = 5_000
 _MOST_BITS = 489_850
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
 MOST_NUMBER_BITS = 64
-"""A bit string of more bits is no number: it stays zeros and ones."""
+"""A bit string of more bits does not become a number: it stays zeros and ones."""
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds of 0001-01-01 00:00:00 and 9999-12-31 23:59:59.999999 UTC."""
 _CIVIL = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(.*)$")
 CIVIL_PATTERN = r"(?!0000)\d{4}-(?!00)\d\d-(?!00)\d\d \d\d:\d\d:\d\d(?:\.\d*[1-9])?"
-"""Zone-less date-times that are canonical already, digits being ASCII."""
+"""Zone-less date-times that are canonical already; digits are ASCII."""
 _CANONICAL = re.compile(CIVIL_PATTERN, re.ASCII).fullmatch
 _USUAL = re.compile(
     r"(\d{4}-\d\d-\d\d[T ]\d\d)(:[0-5]\d:[0-5]\d)(?:\.(\d+))?(Z)?", re.ASCII
@@ -78,9 +79,10 @@ def unscaled_text(unscaled: int, scale: int) -> str:
 
 
 def digits_of(number: int) -> str:
-    """All digits of an integer; `str` alone refuses more than 4,300, for it takes their square.
+    """All digits of an integer; `str` alone refuses more than 4,300, since its time grows with
+    their square.
 
-    Raises bad_value for more than any database's decimal has.
+    Raises bad_value for more digits than any database's decimal has.
     """
     bits = number.bit_length()
     if bits < 14_000:
@@ -96,7 +98,8 @@ def digits_of(number: int) -> str:
 
 
 def _halved(number: int, bits: int) -> Decimal:
-    """An integer as a decimal, by its halves: decimals multiply in hardly more than linear time."""
+    """An integer as a decimal, made from its halves: decimals multiply in hardly more than linear
+    time."""
     if bits <= 4_096:
         return Decimal(number)
     low = bits // 2
@@ -105,15 +108,16 @@ def _halved(number: int, bits: int) -> Decimal:
 
 
 def bits_of(text: str) -> str:
-    """Zeros and ones as the number they spell, as most formats send it; beyond 64 as they are."""
+    """Zeros and ones as the number they spell, as most formats send it; as they are if there are
+    more than 64."""
     return str(int(text, 2)) if len(text) <= MOST_NUMBER_BITS else text
 
 
 def bits_in(data: bytes, length: int | None, order: Literal["little", "big"]) -> str:
     """The bits of bytes as `bits_of` gives them: their number, or zeros and ones beyond 64.
 
-    `length`: how many bits the column has, None where it is not known. A column of a varying length
-    says the most it has; then zeros in front are not told from none.
+    `length`: how many bits the column has, None if that is not known. A column of varying length
+    names the most it has; leading zeros cannot be told from missing bits then.
     """
     number = int.from_bytes(data, order)
     if (8 * len(data) if length is None else length) <= MOST_NUMBER_BITS >= 8 * len(data):
@@ -123,7 +127,7 @@ def bits_in(data: bytes, length: int | None, order: Literal["little", "big"]) ->
 
 
 def fraction(digits: str) -> str:
-    """`.f` without trailing zeros; nothing where no digit is left."""
+    """`.f` without trailing zeros; empty if no digit is left."""
     kept = digits.rstrip("0")
     return f".{kept}" if kept else ""
 
@@ -138,8 +142,9 @@ def date_of_days(days: int) -> str:
 
 
 def date_of_parts(year: int, month: int, day: int, *, warnings: list[str]) -> str:
-    """A date of its numbers: with MySQL's zeros, and the warning `zero_date`; of another year than
-    0 to 9999 (`-0044-03-15`, `10000-08-17`) with `value_not_of_type`, for gold has none."""
+    """A date made of its numbers. A date with MySQL's zeros gets the warning `zero_date`; one of a
+    year outside 0 to 9999 (`-0044-03-15`, `10000-08-17`), which gold does not have, gets
+    `value_not_of_type`."""
     if not 0 <= year <= 9999:
         warnings.append(Code.VALUE_NOT_OF_TYPE.value)
         return f"{'-' if year < 0 else ''}{abs(year):04d}-{month:02d}-{day:02d}"
@@ -163,8 +168,8 @@ def instant_of(count: int, per_second: int) -> str:
 
 
 def instant_or_sent(count: int, per_second: int, *, sent: str, warnings: list[str]) -> str:
-    """`instant_of`; beyond the years 1 to 9999, of which gold has none, what was `sent`, with
-    `value_not_of_type`."""
+    """`instant_of`; outside the years 1 to 9999, which gold does not have, the text that was
+    `sent`, with the warning `value_not_of_type`."""
     try:
         return instant_of(count, per_second)
     except DecodeError:
@@ -178,7 +183,7 @@ def _clock(second: int) -> str:
 
 
 def _rest(rest: int, per_second: int) -> str:
-    """`.f`, the part of a second without trailing zeros; nothing for 0."""
+    """`.f`, the part of a second without trailing zeros; empty for 0."""
     return f".{str(rest).rjust(len(str(per_second)) - 1, '0')}".rstrip("0") if rest else ""
 
 
@@ -203,17 +208,17 @@ def time_text(text: str) -> str:
 
 
 def date_text(text: str, warnings: list[str]) -> str:
-    """A date as sent; warns of an impossible one (`0000-00-00`, `2020-00-12`)."""
-    # from the second character on: a year before Christ begins with a minus
+    """A date as sent; warns of an impossible date (`0000-00-00`, `2020-00-12`)."""
+    # From the second character on, since a year before Christ begins with a minus.
     if "-00" in text[1:10] or text[:4] == "0000":
         warnings.append(Code.ZERO_DATE.value)
     return text
 
 
 def civil_text(text: str, warnings: list[str]) -> str:
-    """A zone-less date-time normalised; a time zone in the text makes it an instant.
+    """A zone-less date-time, normalised; a time zone in the text makes it an instant.
 
-    A date alone gets midnight. Text of no known form stays as sent.
+    A date alone gets midnight. Text of an unknown form stays as sent.
     """
     if _CANONICAL(text):
         return text
@@ -230,17 +235,17 @@ def civil_text(text: str, warnings: list[str]) -> str:
 
 
 def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
-    """An instant in UTC of text with or without zone; zone-less text is read in `zone`.
+    """The instant, in UTC, of a text with or without a zone; text without one is read in `zone`.
 
-    Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. A time that
-    the zone's clocks show twice or never, as they are turned, is read as by the clocks before that,
-    with the warning `time_ambiguous`. Impossible
-    dates and text of no known form stay as sent; with `value_not_of_type` what has a zone that is
-    not known, or is no instant of the years 1 to 9999.
+    Zone-less text is read as UTC if no zone is declared, with the warning `tz_assumed`. A time that
+    the zone's clocks show twice or never, because they are changed, is read by the clocks before
+    the change, with the warning `time_ambiguous`. Impossible dates and text of an unknown form stay
+    as sent. So does text with an unknown zone, or outside the years 1 to 9999, with the warning
+    `value_not_of_type`.
     """
     usual = _USUAL(text)
     if usual is not None:
-        # The zone's shift is looked up once an hour of the source's.
+        # The zone's shift is looked up once for each hour of the source's time.
         hour, in_hour, digits, utc = usual.groups()
         begins = _hour_in(hour, "UTC" if utc else zone or "UTC")
         if begins is not None:
@@ -284,8 +289,8 @@ def instant_in(civil: str, zone: str, text: str) -> str:
 def _hour_in(hour: str, zone: str) -> str | None:
     """`yyyy-MM-dd HH` of `zone` in UTC as `yyyy-MM-ddTHH`.
 
-    None where the zone's shift is not whole hours, or its clocks are turned; for another form, an
-    impossible date, an unknown zone.
+    None if the zone's shift is not whole hours, if its clocks are changed in that hour, or for
+    another form, an impossible date or an unknown zone.
     """
     starts = instant_in(f"{hour[:10]} {hour[11:]}:00:00", zone, "")
     ends = instant_in(f"{hour[:10]} {hour[11:]}:59:59", zone, "")
@@ -337,9 +342,8 @@ def seconds_text(text: str) -> str:
 
 def civil_in(count: int, per_second: int, *, zone: str, sent: str, warnings: list[str]) -> str:
     """The zone-less time that clocks in `zone` (offset or region) show at an instant of `count`
-    units since the epoch, `per_second` to a second; beyond the years 1 to 9999 what was `sent`,
-    with `value_not_of_type`. Raises bad_value for an unknown zone.
-    """
+    units since the epoch, `per_second` to a second. Outside the years 1 to 9999 it is the text that
+    was `sent`, with the warning `value_not_of_type`. Raises bad_value for an unknown zone."""
     shift = _shift_at(count // per_second, zone)
     try:
         return civil_of(count + shift * per_second, per_second)
@@ -349,12 +353,13 @@ def civil_in(count: int, per_second: int, *, zone: str, sent: str, warnings: lis
 
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_510_400, 253_402_214_400
-"""Of the second day there is, and of the last: to Python their instants are dates in every zone."""
+"""The first seconds of the second day there is and of the last: Python can show their instants as
+dates in every zone."""
 
 
 def _shift_at(seconds: int, zone: str) -> int:
-    """By how many seconds clocks in `zone` are before UTC at an instant; beyond the years 1 to 9999
-    as at their ends. Raises bad_value for an unknown zone."""
+    """By how many seconds clocks in `zone` are ahead of UTC at an instant; outside the years 1 to
+    9999, as at their ends. Raises bad_value for an unknown zone."""
     try:
         shift = _shift(zone)
         if shift is None:
@@ -381,7 +386,7 @@ def base64_of(data: bytes) -> str:
 
 
 def with_srid(wkb: bytes, srid: int) -> bytes:
-    """A geometry as EWKB (PostGIS), which is its WKB where it has no spatial reference."""
+    """A geometry as EWKB (PostGIS), which is its WKB if it has no spatial reference."""
     if not 0 < srid < 2**32 or len(wkb) < _WKB_HEAD or wkb[0] not in (0, 1):
         return wkb
     order: Literal["big", "little"] = "little" if wkb[0] else "big"
@@ -393,7 +398,7 @@ _WKB_HEAD, _HAS_SRID = 5, 0x20000000
 
 
 def bytes_of(text: str) -> bytes | None:
-    """The bytes of strict base64 (padding optional), or None where the text is something else."""
+    """The bytes of strict base64 (padding optional); None if the text is something else."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):

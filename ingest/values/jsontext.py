@@ -1,9 +1,9 @@
-"""JSON read exactly: number tokens keep their digits, nested values their text.
+"""JSON read exactly: numbers keep their digits, and nested values their text.
 
-msgspec reads strictly and fast. Numbers with a point or exponent come as the token's text
-(`float_hook=str`), integers of any size as int; so no digit passes through a float. What fails is
-read once more leniently (semantics.md, 6): trailing commas, `//` comments outside strings and raw
-newlines in strings are dropped or escaped; anything else is `bad_json`.
+msgspec reads strictly and fast. Numbers with a point or an exponent come as their text
+(`float_hook=str`), integers of any size as int, so no digit passes through a float. A text that
+fails is read once more, leniently (semantics.md, 6): trailing commas and `//` comments outside
+strings are dropped, raw newlines in strings are escaped; anything else is `bad_json`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Digits(NamedTuple):
-    """A number token of digits and an exponent alone, `1E+1`: as a text it could be base64."""
+    """A number of digits and an exponent only, `1E+1`: as a text it could be taken for base64."""
 
     text: str
 
@@ -46,7 +46,7 @@ _TEXT_IMAGES = msgspec.json.Decoder(list[dict[str, str | None] | None])
 _RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _WRITTEN = msgspec.json.Encoder().encode
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-# Every part is possessive and a text without end is a token, too: no byte is looked at twice.
+# Every part is possessive, and a text without end is a token as well, so no byte is read twice.
 _TOKEN = re.compile(
     rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|//[^\n]*+|,(?=(?:\s++|//[^\n]*+)*+[}\]])', re.DOTALL
 )
@@ -58,9 +58,9 @@ _NOTHING = (b"", b"null", b"[]")
 _ZERO = b"-0"
 _SPACED, _WHITE = b'": ', (b" ", b"\t", b"\r", b"\n")
 _BEGINNING = 128
-"""Bytes by which a message shows whether its producer writes white space."""
+"""How many bytes of a message show whether its producer writes white space."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
-"""What a decoder of this module raises for bytes it does not take."""
+"""The errors that a decoder of this module raises for bytes that it cannot read."""
 
 
 def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
@@ -69,10 +69,11 @@ def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
-    """`decode(value)`, if need be leniently (`lenient_json`).
+    """`decode(value)`, leniently if it must be (`lenient_json`).
 
-    The whole message is UTF-8 or none of it counts: `decode` looks at what it reads alone. Raises
-    bad_json, bad_shape, and too_large for what is nested too deep.
+    The whole message must be UTF-8, otherwise nothing of it counts: `decode` itself checks only the
+    parts that it reads. Raises bad_json, bad_shape, and too_large for a message that is nested too
+    deep.
     """
     if not value.isascii():
         check_utf8(value)
@@ -103,8 +104,8 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
 
 
 def one_after_the_other(value: bytes) -> list[bytes]:
-    """The objects of a message that has several, with nothing but white space between them; the
-    message itself where it has one, or is no such text."""
+    """The objects of a message that has several, with only white space between them; the message
+    itself if it has one, or is no such text."""
     if _BETWEEN.search(value) is None:
         return [value]
     try:
@@ -120,11 +121,11 @@ def one_after_the_other(value: bytes) -> list[bytes]:
 
 _WORD = re.compile(r"[^ \t\r\n]")
 _BETWEEN = re.compile(rb"\}[ \t\r\n]*\{")
-"""What stands between two objects, if not in a text."""
+"""What stands between two objects, unless it is part of a text."""
 
 
 def parse_part(text: bytes, decode: Callable[[bytes], T], *, expected: str) -> T:
-    """`decode(text)` of what a message that was read carries raw. Raises bad_shape."""
+    """`decode(text)` for a raw part of a message that was read. Raises bad_shape."""
     try:
         return decode(text)
     except UNREADABLE as error:
@@ -134,8 +135,8 @@ def parse_part(text: bytes, decode: Callable[[bytes], T], *, expected: str) -> T
 
 
 def long_integers_as_text(value: bytes) -> bytes:
-    """The message with every integer as text that is longer than Python turns into a number: a
-    column of PostgreSQL's numeric has up to 131,072 digits."""
+    """The message with its very long integers as texts, since Python does not turn those into
+    numbers: a column of PostgreSQL's numeric has up to 131,072 digits."""
     return _LONG_INTEGERS.sub(_as_text, value)
 
 
@@ -146,11 +147,11 @@ def _as_text(token: re.Match[bytes]) -> bytes:
 _LONG_INTEGERS = re.compile(
     rb'"(?:[^"\\]|\\.)*+"|-?[0-9]{%d,}+(?![.eE])' % (sys.int_info.default_max_str_digits + 1)
 )
-"""Texts, to be passed over, and integers of so many digits."""
+"""Texts, which are passed over, and integers of so many digits."""
 
 
 def check_utf8(value: bytes) -> None:
-    """Raises bad_json where a message is not UTF-8 from its first byte to its last."""
+    """Raises bad_json if a message is not UTF-8 from its first byte to its last."""
     try:
         value.decode()
     except UnicodeDecodeError as error:
@@ -178,8 +179,8 @@ _HALF = re.compile(rb"(?<!\\)(?:\\\\)*+(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD]
 
 
 def _no_json(value: bytes, why: str) -> DecodeError:
-    """`why`: what msgspec says, for which a text ends early where a character's second half should
-    stand."""
+    """`why`: what msgspec says; if the second half of a character is missing, it says that the text
+    ends early."""
     if not value:
         return DecodeError(Code.BAD_JSON, "expected one JSON value, got an empty message")
     half = _HALF.search(value) if "truncated" in why else None
@@ -207,12 +208,12 @@ def _mended(match: re.Match[bytes]) -> bytes:
         return b""
     if _CONTROL.search(token) is None:
         return token
-    # A character for each byte: a text made longer by a map takes least memory.
+    # One character for each byte: lengthening such a text by a map takes the least memory.
     return token.decode("latin-1").translate(_ESCAPED).encode("latin-1")
 
 
 def _placed(why: str, value: bytes) -> str:
-    """What could not be read of the mended text, with its place in the message as it came."""
+    """Why the mended text could not be read, with the place in the message as it came."""
     found = _PLACE.search(why)
     if found is None:
         return why
@@ -230,12 +231,13 @@ def _placed(why: str, value: bytes) -> str:
 def image(
     raw: msgspec.Raw | bytes, warnings: list[str], *, marked: bool = False
 ) -> dict[str, Any] | None:
-    """A row image: column -> str (strings and number tokens), int, bool, None, dict or list.
+    """A row image: column -> str (strings and numbers that are no integers), int, bool, None, dict
+    or list.
 
-    `marked`: number tokens that could be base64 come as `Digits`.
+    `marked`: numbers that could be taken for base64 come as `Digits`.
 
-    None for JSON null, `{}` and `[]` (no image). Adds `dup_key` where a name stands twice.
-    Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an object.
+    None for JSON null, `{}` and `[]` (no image). Adds `dup_key` if a name stands twice. Raises
+    bad_json for bytes that are not UTF-8, bad_shape for anything but an object.
     """
     try:
         columns: dict[str, Any] | None = (_MARKED if marked else _IMAGE_OR_NULL).decode(raw)
@@ -260,8 +262,8 @@ def image(
 
 
 def plain_images(texts: Sequence[bytes], *, marked: bool) -> list[dict[str, Any] | None]:
-    """Row images as `image` gives them, but for the signs of zeros; None for one that `image` has
-    to look at: it is no object of columns, or a name may stand twice."""
+    """Row images as `image` gives them, except for the signs of zeros. None for an image that
+    `image` has to read: it is no object of columns, or a name may stand twice in it."""
     decode = (_MARKED_IMAGE if marked else _IMAGE).decode
     images: Sequence[dict[str, Any] | None]
     try:
@@ -289,12 +291,12 @@ def _image_or_none(text: bytes, decode: Callable[[bytes], dict[str, Any]]) -> di
 
 
 def has_negative_zero(text: bytes) -> bool:
-    """Whether one may stand in an object; dates hold a minus and a zero, too."""
+    """Whether an object may hold a negative zero; dates hold a minus and a zero, too."""
     return b":-0" in text or b": -0" in text
 
 
 def _keep_sign(columns: dict[str, Any], text: bytes) -> None:
-    """Gives a negative zero, which no integer is, as its token's text."""
+    """Replaces a negative zero, which no integer can be, by its text."""
     zeros = [name for name, value in columns.items() if value.__class__ is int and value == 0]
     if zeros:
         sent = _RAWS.decode(text)
@@ -306,7 +308,7 @@ def _keep_sign(columns: dict[str, Any], text: bytes) -> None:
 class Images(NamedTuple):
     """A JSON array of row images. `textual`: every value is a string or null.
 
-    `elements`: each row as sent, cut apart once, when one of them is asked for.
+    `elements`: each row as sent, cut out of the array when the first of them is asked for.
     """
 
     rows: list[dict[str, Any] | None]
@@ -341,7 +343,7 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
             for row, element in zip(rows, _ELEMENTS.decode(text), strict=True):
                 _keep_sign(row or {}, bytes(element))
     elif len(rows) == 1:
-        # Where each name and each text has its two quotes, and no other, no name stood twice.
+        # If there are two quotes for each name and each text, and no others, no name stood twice.
         row = rows[0] or {}
         nulls = list(row.values()).count(None) if None in row.values() else 0
         if text.count(b'"') == 4 * len(row) - 2 * nulls:
@@ -355,7 +357,8 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
 
 
 def _row(decode: Callable[[bytes], T], text: bytes) -> T:
-    """`decode(text)` of JSON cut out of a message as `msgspec.Raw`, which is not fully checked."""
+    """`decode(text)` for JSON that was cut out of a message as `msgspec.Raw`, which is not fully
+    checked."""
     try:
         return decode(text)
     except msgspec.ValidationError as error:
@@ -393,14 +396,14 @@ def _names(columns: dict[str, Any]) -> int:
 
 
 def _more_names(text: bytes, names: int) -> bool:
-    """Whether `text` may hold more than `names` names; escaped quotes in values are none."""
+    """Whether `text` may hold more than `names` names; escaped quotes in values do not count."""
     return text.count(b'":') - text.count(b'\\":') != names
 
 
 def duplicated(text: bytes) -> bool:
     """Whether a name stands twice in the outermost object of `text`, valid JSON."""
     if len(_WRITTEN(_RAWS.decode(text))) == len(text):
-        # written again from its members, each once, it is as long as before
+        # written again from its members, each once, it must be as long as before
         return False
     names: list[str] = []
 
@@ -413,7 +416,7 @@ def duplicated(text: bytes) -> bool:
 
 
 def all_text(values: Collection[Any]) -> bool:
-    """Whether every value is text or None. Joining them is the quickest way to ask."""
+    """Whether every value is text or None. Joining them is the quickest test."""
     try:
         "".join(values if None not in values else [v for v in values if v is not None])
     except TypeError:
@@ -422,9 +425,10 @@ def all_text(values: Collection[Any]) -> bool:
 
 
 class _Columns:
-    """The columns of the image that was last cut apart: the next value is mostly another of its.
+    """The columns of the image that was cut apart last, since the next value is mostly another of
+    its.
 
-    Holds one image, by the very object, so that asking costs the same for any size.
+    It holds one image, compared as an object, so that the lookup costs the same for any size.
     """
 
     def __init__(self) -> None:
@@ -442,8 +446,8 @@ _COLUMNS = _Columns()
 
 
 def compacted(value: bytes) -> bytes:
-    """JSON without the white space between its tokens; as it came if it begins without any, or if
-    it is no JSON. Its strings and numbers are those that were sent, to the letter."""
+    """JSON without the white space between its tokens; as it came if it begins without any, or is
+    no JSON. Its strings and numbers stay exactly as they were sent."""
     if value.find(_SPACED, 0, _BEGINNING) < 0 and value[1:2] not in _WHITE:
         return value
     try:
@@ -455,7 +459,7 @@ def compacted(value: bytes) -> bytes:
 def nested(raw: msgspec.Raw | bytes | Element, column: str) -> str:
     """The exact text of one column of an image, for values that are objects or arrays.
 
-    All columns of an image are asked for with the same `raw`: it is read once.
+    If all columns of an image are asked for with the same `raw`, it is read once.
     """
     return bytes(_COLUMNS.of(raw)[column]).decode()
 
@@ -466,16 +470,16 @@ def members(raw: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
 
 
 class Glimpses:
-    """The top levels of JSON objects that several look into, one after the other, before the next.
+    """The top levels of JSON objects that several readers look into, one after the other.
 
-    Only the last is kept, so it costs no more than comparing the bytes. Nobody may change it.
+    Only the last is kept, so a look costs no more than comparing the bytes. Nobody may change it.
     """
 
     def __init__(self) -> None:
         self._last: tuple[bytes, Mapping[str, msgspec.Raw]] = (b"{}", {})
 
     def of(self, raw: msgspec.Raw | bytes) -> Mapping[str, msgspec.Raw]:
-        """As `members`; nothing for JSON that is no object. Raises what `members` raises."""
+        """As `members`; empty for JSON that is no object. Raises what `members` raises."""
         text = bytes(raw)
         known, found = self._last
         if text == known:
@@ -488,7 +492,7 @@ class Glimpses:
 
 
 def excerpt(value: bytes, most: int = 80) -> str:
-    """The beginning of a message, for an error text; readable in every script where it is text."""
+    """The beginning of a message, for an error text; readable in every script if it is text."""
     part = value[:most]
     shown = repr(part)
     if not part.isascii():

@@ -28,7 +28,7 @@ _UNSIGNED = {
     "uint64": "decimal(20,0)",
 }
 DECIMALS = {"decimal", "numeric", "number", "fixed", "dec", "num"}
-"""What databases call numbers with a point that stays."""
+"""The names of fixed-point numbers in databases."""
 _DOUBLES = {
     "float",
     "double",
@@ -76,9 +76,9 @@ class SourceType(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments where they are integers: precision and scale, or length.
+        """The arguments if they are integers: precision and scale, or length.
 
-        Oracle's `NUMBER(*,2)` has the most digits there are, 38.
+        Oracle's `NUMBER(*,2)` has the highest precision there is, 38.
         """
         parts = [part.strip() for part in self.args.split(",")]
         if len(parts) == 2 and parts[0] == "*":
@@ -87,8 +87,8 @@ class SourceType(NamedTuple):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The labels of an ENUM or SET, in order, in either quote; doubled quotes undone, and what
-        MySQL writes with a backslash (`append_unescaped`)."""
+        """The labels of an ENUM or SET, in order, without their quotes of either kind; doubled
+        quotes, and what MySQL writes with a backslash (`append_unescaped`), are undone."""
         return tuple(
             _unescaped(single.replace("''", "'") or double.replace('""', '"'))
             for single, double in _MEMBER.findall(self.args)
@@ -125,7 +125,7 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
     """The Spark type of a source type; `family` is mysql, oracle, postgres, sqlserver, db2 or
     streamx.
 
-    Spark's own type names map to themselves. What has no exact Spark type is string.
+    Spark's own type names map to themselves. A type without an exact Spark type becomes string.
     """
     type_ = parse_type(source_type)
     name = type_.name
@@ -159,7 +159,7 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
 
 
 def bits_type(type_: SourceType) -> str:
-    """The Spark type of `bit(n)` and `bit varying(n)`; string where 20 digits are too few."""
+    """The Spark type of `bit(n)` and `bit varying(n)`; string if 20 digits are too few."""
     length = (type_.numbers or ((1,) if type_.name == "bit" else (2**31,)))[0]
     if length == 1 and type_.name == "bit":
         return "boolean"
@@ -167,7 +167,7 @@ def bits_type(type_: SourceType) -> str:
 
 
 def decimal_type(numbers: tuple[int, ...]) -> str:
-    """`decimal(p,s)` of declared precision and scale; string where Spark's 38 digits are too few.
+    """`decimal(p,s)` of the declared precision and scale; string if Spark's 38 digits are too few.
 
     Oracle's negative scale adds digits before the point; its scale above the precision is kept.
     """
@@ -187,7 +187,7 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("oracle", "real"): "string",
     ("oracle", "double precision"): "string",
     ("oracle", "long"): "string",
-    # NUMBER(38) by another name, whatever the standard says of them.
+    # These are other names of NUMBER(38), whatever the SQL standard says of them.
     **{("oracle", name): "decimal(38,0)" for name in ("int", "integer", "smallint")},
     ("postgres", "timestamp"): "timestamp_ntz",
     ("postgres", "bit"): "string",
@@ -201,7 +201,8 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
 
 
 def family_of(db_type: str | None) -> str:
-    """The type family of what a message calls its database (`OB_ORACLE`, `MySQL`, `postgresql`)."""
+    """The type family of the database, from what a message calls it (`OB_ORACLE`, `MySQL`,
+    `postgresql`)."""
     name = (db_type or "").lower()
     if "oracle" in name:
         return "oracle"
@@ -213,7 +214,7 @@ def family_of(db_type: str | None) -> str:
 
 
 def types_of(columns: tuple[ColumnType, ...]) -> Types:
-    """The columns with their fingerprint: equal columns in equal order have equal ids."""
+    """The columns with their fingerprint: equal columns in the same order have the same id."""
     import xxhash
 
     text = "\x1e".join("\x1f".join(column) for column in columns)

@@ -30,7 +30,7 @@ from ingest.values.jsontext import excerpt
 
 _CONFLUENT = 5
 _LIKELY_IDS = range(1, 2**24)
-"""By these a frame is recognised: a registry counts from 1, and few have given out so many."""
+"""A frame is recognised by these ids: a registry counts from 1, and few have given out so many."""
 _EIGHT = 9
 _GLUE, _GLUE_LENGTH = (b"\x03\x00", b"\x03\x05"), 18
 _SINGLE_OBJECT, _SINGLE_OBJECT_LENGTH = b"\xc3\x01", 10
@@ -38,7 +38,7 @@ _SPELT = (
     (b"AAA", re.compile(rb"[A-Za-z0-9+/\s]+=*\s*"), "base64"),
     (b"0000", re.compile(rb"[0-9A-Fa-f\s]+"), "hex"),
 )
-"""How a zero byte and a schema's id begin where bytes are written as text."""
+"""How a zero byte and a schema's id begin if bytes are written as text."""
 _APICURIOS = ("apicurio.value.globalId", "apicurio.value.contentId")
 _CONFLUENTS = "__value_schema_id"
 _WRITE_AS_CONFLUENT = "set its apicurio.registry.as-confluent to true"
@@ -55,7 +55,7 @@ OTHER_LANGUAGES = (
     "Avro alone is decoded: if the messages are Protobuf, set the connector's value.converter to "
     "AvroConverter"
 )
-"""What to know of bytes behind a schema's id, which do not tell of which language it is."""
+"""What to know of bytes behind a schema's id, which do not show their language."""
 
 
 def confluent(data: bytes) -> tuple[int, int] | None:
@@ -77,7 +77,7 @@ def single_object(data: bytes) -> int | None:
 
 
 def not_confluent(data: bytes) -> DecodeError:
-    """The error of bytes that ought to be in Confluent's framing."""
+    """The error for bytes that should be in Confluent's framing."""
     found = refused(data)
     return DecodeError(
         Code.BAD_AVRO,
@@ -87,7 +87,7 @@ def not_confluent(data: bytes) -> DecodeError:
 
 
 def refused(data: bytes) -> str | None:
-    """What bytes are framed by, where it is no framing that is read, and what to do about it."""
+    """The framing of bytes if it is one that is not read, and what to do about it."""
     if data[:2] in _GLUE and len(data) > _GLUE_LENGTH:
         return (
             "it looks framed by the AWS Glue schema registry, which is not read: use a registry of "
@@ -122,7 +122,7 @@ def framed_json(data: bytes) -> bytes | None:
 
 
 def other_language(data: bytes) -> str | None:
-    """What bytes that begin as Confluent's framing does are, where no Avro of that id follows."""
+    """What bytes are that begin like Confluent's framing if no Avro of that id follows."""
     if framed_json(data) is not None:
         return (
             "expected Avro behind the schema's id, got JSON, framed for JSON Schema: set the "
@@ -137,8 +137,8 @@ def other_language(data: bytes) -> str | None:
 
 
 def id_in_header(name: str) -> str | None:
-    """Whose header it is that has the schema's id, so that no frame stands in the message, and what
-    to do; None of other names."""
+    """Whose header it is if it has the schema's id, so that the message has no frame, and what to
+    do; None for other names."""
     if name == _CONFLUENTS:
         return f"a header of Confluent's: {_PREFIX}"
     return f"a header of Apicurio's: {WRITE_IN_MESSAGE}" if name.startswith(_APICURIOS) else None

@@ -72,7 +72,8 @@ class _DebeziumAvro:
         self._flattened = Flattened(options, self._rows)
 
     def decode(self, message: Message) -> Iterator[Event]:
-        """The event of one message. Raises DecodeError for a message that is none."""
+        """The event of one message. Raises DecodeError for bytes that are no message of
+        Debezium."""
         value = message.value
         warnings: list[str] = []
         schemas = self._rows.schemas
@@ -178,7 +179,7 @@ class _DebeziumAvro:
     def _document(
         self, inner: Inner, source: Source, message: Message, *, warnings: list[str]
     ) -> Event:
-        """The event of an envelope of MongoDB's, whose images are texts of JSON."""
+        """The event of a MongoDB envelope, whose images are texts of JSON."""
         op = operation_of(inner)
         if op in ("truncate", "other"):
             refuse_rows(inner.op or "", inner.before, inner.after)
@@ -196,14 +197,14 @@ def decoder(options: FormatOptions) -> Decoder:
 
 
 def recognise(message: Message) -> bool:
-    """Whether bytes are framed as a schema registry's are, or are an envelope in a container.
+    """Whether bytes are framed as a schema registry frames them, or are an envelope in a container.
 
-    Which ids are known only the source's options tell, so the frame is all there is to see.
+    Only the source's options tell which ids are known, so nothing but the frame can be checked.
     """
     for name, text in message.headers or ():
         if name == SCHEMA_HEADER:
             return b".Envelope" in (text or b"")
-    # The others read the datum to its end, so what they recognise is theirs.
+    # The other Avro formats read the datum to its end, so a message that they recognise is theirs.
     return looks_confluent(message.value or b"") and not any(
         recognises(message) for recognises in _BEFORE
     )

@@ -1,8 +1,8 @@
-"""Row changes of Debezium in Avro: the envelope as the structs that JSON gives too, and the images
-as canonical text, by code that `ingest.wire.avro.codegen` writes.
+"""Row changes of Debezium in Avro: the envelope as the structs that are also read from JSON, and
+the images as canonical text, by code that `ingest.wire.avro.codegen` writes.
 
-What Connect's schema says of a column decides as it does in JSON, but numbers and bytes come as
-themselves: a decimal is not packed into base64 to be unpacked again.
+Connect's schema of a column decides how it is read, as in JSON, but numbers and bytes come as such:
+a decimal is not packed into base64 first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Column:
         self._field = field
 
     def of_bytes(self, data: bytes, warnings: list[str]) -> str | None:
-        """The text of bytes whose reading no other method knows better."""
+        """The text of bytes for which no other method is better."""
         packed = canonical.base64_of(data)
         return packed if self.convert is None else self.convert(packed, warnings)
 
@@ -62,7 +62,7 @@ class _Column:
         return self.of_bytes
 
     def of_nested(self, value: Any, warnings: list[str]) -> str | None:
-        """The text of an array, a map, a record of its own, or of a union of several types."""
+        """The text of an array, a map, a record, or a union of several types."""
         if value is None or value.__class__ is str:
             return value if value is None else str(value)
         text = self._columns.text_of(self._name, value, warnings)
@@ -83,7 +83,7 @@ def row_reader(record: Type, fields: Sequence[Field], columns: Columns) -> ReadR
     """The reader of a record's row images.
 
     `fields` is what Connect says of the columns, in the record's order; `columns` says how they are
-    read, the source's YAML included.
+    read, by the source's YAML as well.
     """
     code = Code()
     names = [field.field or "" for field in fields]
@@ -148,7 +148,7 @@ _SOURCE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("change_lsn", "commit_lsn"), _TEXTS),
     "snapshot": _TEXTS | {"boolean"},
 }
-"""Fields of `source` that events are made of, and the types they may have."""
+"""The fields of `source` that events are made of, and the types they may have."""
 _IMAGES = ("before", "after")
 
 

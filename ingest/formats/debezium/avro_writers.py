@@ -1,4 +1,5 @@
-"""What a writer's Avro schema says of its messages and message keys, worked out once per id."""
+"""A writer's Avro schema: what it says of messages and message keys, worked out once for each
+id."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class Writers:
         return self._made(id_, self._schema(id_), schemas), start
 
     def of_schema(self, text: bytes, schemas: Schemas) -> Writer:
-        """The writer of a schema that came along. Raises bad_avro."""
+        """The writer of a schema that came with the message. Raises bad_avro."""
         return self._known.get(text) or self._made(text, (text,), schemas)
 
     def _made(
@@ -111,7 +112,7 @@ def _of_another_language(text: str | bytes) -> str | None:
 
 
 class AvroKeys:
-    """Message keys framed as the messages are; any other is read as JSON."""
+    """Message keys framed as the messages are; other keys are read as JSON."""
 
     def __init__(self, writers: Writers, schemas: Schemas, texts: Texts) -> None:
         self._writers = writers
@@ -119,7 +120,7 @@ class AvroKeys:
         self._json = JsonKeys(schemas, texts)
 
     def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
-        """The columns of the key. Raises unknown_schema_id where they are needed."""
+        """The columns of the key. Raises unknown_schema_id if they are needed."""
         if not raw or raw[0]:
             return self._json.names(raw, needed=needed)
         try:
@@ -130,7 +131,7 @@ class AvroKeys:
             return None
 
     def row(self, raw: bytes | None, columns: Columns, names: TableName) -> Row | None:
-        """The key's columns and values. Raises bad_avro and bad_value where they cannot be read."""
+        """The key's columns and values. Raises bad_avro and bad_value if they cannot be read."""
         if not raw or raw[0]:
             return self._json.row(raw, columns._replace(canonical=False), names)
         try:
@@ -151,7 +152,7 @@ Namer = Callable[[AvroField], str]
 
 
 class Change(NamedTuple):
-    """A row change as an envelope told it; `columns` are those of its images."""
+    """A row change as read from an envelope; `columns` are the columns of its images."""
 
     inner: Inner
     before: Row | None
@@ -167,12 +168,12 @@ class _Reading(NamedTuple):
 
 
 class Writer:
-    """One schema: `envelope` tells whether it is of row changes with images of columns, `unnamed`
-    whether these do not name their operation.
+    """One schema. `envelope`: it is a schema of row changes with images of columns; `unnamed`:
+    these do not name their operation.
 
-    Which text a value becomes depends on the connector and on what the YAML declares for the
-    table; both stand in the message, behind its images. So a message is read as the one before it,
-    and again where that turns out wrong, which in one topic it hardly ever does.
+    The text of a value depends on the connector and on what the YAML declares for the table. Both
+    stand in the message behind its images. So a message is read like the one before it, and read
+    again if that turns out to be wrong, which hardly ever happens within one topic.
     """
 
     def __init__(self, type_: Type, schemas: Schemas, name_of: Namer) -> None:
@@ -218,7 +219,7 @@ class Writer:
             reading = self._readings.get(key) or self._reading(key)
 
     def value(self, data: bytes, start: int) -> object:
-        """Any message as JSON would have it. Raises bad_avro."""
+        """Any message, as JSON would have it. Raises bad_avro."""
         if self._any is None:
             self._any = reader(self._type, self._name_of)
         try:
@@ -229,7 +230,7 @@ class Writer:
         return value
 
     def row(self, data: bytes, start: int, names: TableName, *, family: str) -> Row:
-        """A record as one row, a message key say. Raises bad_avro."""
+        """A record as one row, for example a message key. Raises bad_avro."""
         key = (family, names if self._schemas.named else None)
         read = self._rows.get(key)
         if read is None:
@@ -260,7 +261,8 @@ class Writer:
         return made
 
     def _field(self, field: AvroField) -> Field:
-        """A field at the top: an image has its columns as fields, any other is a column."""
+        """A field at the top level: an image has its columns as fields, any other field is a
+        column."""
         made = self._column(field)
         image = self._type.field(field.name)
         if self.envelope and image is not None and field.name in ("before", "after"):

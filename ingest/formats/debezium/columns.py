@@ -1,4 +1,4 @@
-"""What is known of a table's columns, and of the rows that came with some of them."""
+"""What is known of a table's columns, and of the sets of columns that its rows came with."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ class Shape(NamedTuple):
 class Columns(NamedTuple):
     """What is known of a table's columns.
 
-    `sent`: how many columns the message's schema declares, 0 where it declares none. `keys`: the
-    table's key columns by the YAML. `shapes`: the sets of names met so far. `canonical`: the
-    images come as canonical text already. `invented`: the values of each column that stand for
-    none in a row before of PostgreSQL. `arrays`: the columns whose elements are encoded. `family`:
-    the type family of the connector that they were built for.
+    - `sent`: how many columns the message's schema declares, 0 if it declares none.
+    - `keys`: the table's key columns by the YAML.
+    - `shapes`: the sets of names met so far.
+    - `canonical`: the images come as canonical text already.
+    - `invented`: for each column, the values that stand for no value in PostgreSQL's row before.
+    - `arrays`: the columns whose elements are encoded.
+    - `family`: the type family of the connector for which they were built.
     """
 
     types: Types | None
@@ -49,7 +51,7 @@ class Columns(NamedTuple):
     arrays: Mapping[str, ReadArray] = {}
 
     def shape(self, names: tuple[str, ...]) -> Shape:
-        """What a row of these columns needs, worked out and remembered."""
+        """What rows with these columns need, worked out once and remembered."""
         known = [(name, self.converts.get(name)) for name in names]
         made = self.shapes[names] = Shape(
             tuple((name, None if c is encoded.integer else c) for name, c in known if c),
@@ -59,11 +61,12 @@ class Columns(NamedTuple):
         return made
 
     def readings(self, names: tuple[str, ...]) -> list[Reading]:
-        """How each of these columns is read where rows are read by column, to the same texts."""
+        """How each of these columns is read if rows are read by column, so that the texts are the
+        same."""
         return readings_of(self.converts, names)
 
     def text_of(self, name: str, value: Any, warnings: list[str]) -> str | None:
-        """The text of a JSON object or array; None where it stays as sent."""
+        """The text of a JSON object or array; None if it stays as sent."""
         if value.__class__ is list:
             array = self.arrays.get(name)
             return array(value, warnings) if array is not None else None

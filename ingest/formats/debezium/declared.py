@@ -1,7 +1,7 @@
-"""Values of Debezium rows by a declared source type, where no Connect schema says the encoding.
+"""Values of Debezium rows by a declared source type, if no Connect schema tells the encoding.
 
-The type comes from the source's `columns:` or from a propagated source type. What it leaves open is
-the connector's configuration, so the options carry Debezium's own words for it (semantics.md, 55).
+The type comes from the source's `columns:` or from a propagated source type. The rest depends on
+the connector's configuration, so the options have Debezium's own words for it (semantics.md, 55).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _DEFAULT_DIGITS = {
 }
 _DECIMALS = {"decimal", "numeric", "number", "dec", "fixed"}
 _SCALES = {("sqlserver", "money"): 4, ("sqlserver", "smallmoney"): 4}
-"""Digits behind the point of decimals whose type does not say them."""
+"""The digits behind the point of decimals whose type does not name them."""
 _WITHOUT_SCALE = {"money", "decfloat"}
-"""Decimals of which only a schema has the scale: of PostgreSQL's money it is a setting."""
+"""Decimals whose scale only a schema tells: for PostgreSQL's money it is a setting."""
 _COUNTED = {"date", "time", "timestamptz", "timestamp with time zone"}
 _BITS = {"bit", "bit varying", "varbit"}
 TIME_PRECISIONS = (
@@ -48,7 +48,7 @@ _FIXED_UNIT = {"connect": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 class Handling(NamedTuple):
     """The connector's settings that shape values: decimal, bigint.unsigned, binary, time modes.
 
-    `zone`: the source's time zone, of instants written without one.
+    `zone`: the source's time zone, for instants that are written without one.
     """
 
     decimals: str = "auto"
@@ -105,8 +105,8 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
 
 
 def declared_array(text: str, family: str, handling: Handling) -> ReadArray | None:
-    """The reader of arrays of PostgreSQL declared as `text`; None where elements are as sent, or
-    where it is no array."""
+    """The reader of PostgreSQL's arrays declared as `text`; None if elements stay as sent, or if it
+    is no array."""
     element = text.removesuffix("[]")
     type_ = parse_type(element)
     if element == text or type_.name not in _DECIMALS | _WITHOUT_SCALE | _COUNTED | _CIVIL:
@@ -140,7 +140,7 @@ def _unsigned(handling: Handling) -> Convert:
         if value.__class__ is Digits:
             return packed(value, warnings)
         if value.__class__ is str:
-            # No base64 of a number that is not negative begins with a digit.
+            # The base64 of a number that is not negative never begins with a digit.
             digits = handling.unsigned == "auto" and value.isdigit()
             return str(value) if digits or handling.unsigned == "long" else packed(value, warnings)
         return encoded.unsigned(value, warnings)
@@ -168,7 +168,8 @@ def _decimal(scale: int, handling: Handling, *, unsigned: bool) -> Convert:
 
 
 def _check_one_reading(text: str) -> None:
-    """Raise bad_value where a text is digits and base64 of another number, a negative one."""
+    """Raise bad_value if a text is a number in digits, and also the base64 of another, negative
+    one."""
     if encoded.NUMBER(text) and encoded.unpacked(text):
         raise DecodeError(
             Code.BAD_VALUE,
@@ -187,7 +188,7 @@ keeps(_date, texts=DATE_TEXT)
 
 
 def _unit(type_: SourceType, family: str, handling: Handling) -> int | None:
-    """Units per second of a number of this type; None: only its magnitude tells."""
+    """Units per second of a number of this type; None if only its magnitude tells."""
     fixed = _FIXED_UNIT.get(handling.times)
     if fixed is not None:
         return fixed

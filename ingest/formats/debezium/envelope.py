@@ -122,10 +122,10 @@ def refuse_named_types(value: bytes) -> None:
 
 
 class Source(msgspec.Struct, gc=False):
-    """`source`: where the event stood in the source's log. Fields of all connectors.
+    """`source`: where the event stood in the source's log; the fields of all connectors.
 
-    Before Debezium 0.10 times were called ts_sec (MySQL), ts_usec (PostgreSQL) and sec (MongoDB),
-    and a collection and its database ns.
+    Before Debezium 0.10, times were called ts_sec (MySQL), ts_usec (PostgreSQL) and sec (MongoDB),
+    and a collection with its database was called ns.
     """
 
     connector: str | None = None
@@ -184,9 +184,9 @@ class Transaction(msgspec.Struct, gc=False):
 
 
 class Inner(msgspec.Struct, gc=False):
-    """The payload of a row change, or of a message of another kind (`op` is then None).
+    """The payload of a row change, or of a message of another kind (`op` is None then).
 
-    No change is refused for its time of sending, whatever stands there.
+    No change is refused because of its time of sending, whatever stands there.
     """
 
     op: str | None = None
@@ -205,7 +205,7 @@ class Inner(msgspec.Struct, gc=False):
 
 
 class Outer(Inner, gc=False):
-    """A whole message: with schema it has a payload, without it is the payload itself."""
+    """A whole message: with a schema it has a payload, without one it is the payload itself."""
 
     schema: Raw = Raw()
     payload: Inner | UnsetType | None = UNSET
@@ -217,8 +217,8 @@ _IMAGES = ("before", "after", "updateDescription", "filter", "patch")
 
 
 def of_cloud_event(top: Mapping[str, Raw]) -> bytes | None:
-    """The envelope that Debezium's CloudEventsConverter spells in attributes, as JSON: the images
-    are in `data`, with Connect's schema or without. None where it says no operation, or has Avro.
+    """The envelope that Debezium's CloudEventsConverter writes as attributes, as JSON; the images
+    are in `data`, with or without Connect's schema. None if it names no operation, or has Avro.
 
     Source: https://debezium.io/documentation/reference/3.6/integrations/cloudevents.html
     """
@@ -255,7 +255,8 @@ OPS = {
 
 
 def family_of_connector(source: Source) -> str:
-    """The type family of the connector, by its name, else by what only it sends."""
+    """The type family of the connector: by its name, else by fields that only this connector
+    sends."""
     if source.connector:
         found = _FAMILIES.get(source.connector) or _FAMILIES.get(source.connector.lower())
         if found is not None:
@@ -268,7 +269,8 @@ def family_of_connector(source: Source) -> str:
 
 
 def of_cockroachdb(source: Source) -> bool:
-    """Whether a changefeed of CockroachDB or Debezium's connector for it sent the change."""
+    """Whether the change was sent by a changefeed of CockroachDB or by Debezium's connector for
+    it."""
     return "cockroachdb" in (source.connector, source.origin)
 
 
@@ -291,22 +293,22 @@ def refuse_chunked(inner: Inner) -> None:
 
 
 def wraps_payload(members: Collection[str]) -> bool:
-    """Whether an object of these names is a payload alone, or with the number of its schema, as
+    """Whether an object with these names is a payload alone, or with the number of its schema, as
     Apicurio's ExtJsonConverter writes it."""
     return "payload" in members and {*members} <= {"payload", "schemaId"}
 
 
 def with_collection(source: Source) -> Source:
-    """The source block, its collection named as it is since 0.10."""
+    """The source block, with its collection named as since 0.10."""
     if source.ns.__class__ is str and source.collection is None:
         source.db, _, source.collection = source.ns.partition(".")
     return source
 
 
 def names_of(source: Source) -> TableName:
-    """Database, schema and table, under whichever names the connector has for them: oracdc's
-    `pdb_name` and `owner`, Vitess's and Cassandra's `keyspace`, SeaTunnel's `database`,
-    CockroachDB's and ScyllaDB's own."""
+    """Database, schema and table, by whichever names the connector uses: oracdc's `pdb_name` and
+    `owner`, Vitess's and Cassandra's `keyspace`, SeaTunnel's `database`, and those of CockroachDB
+    and ScyllaDB."""
     if source.table and source.db:
         return source.db, source.schema or None, source.table
     db = source.db or source.database or source.pdb_name or source.database_name
@@ -317,8 +319,8 @@ def names_of(source: Source) -> TableName:
 
 
 def named_by_topic(names: TableName, source: Source, topic: str) -> TableName:
-    """The names of a source block without a table, completed by the topic, which is called by the
-    connector's own name and the table's: IBM i's blocks name none, nor Oracle's before 0.10."""
+    """The names of a source block without a table, completed from the topic, whose name consists of
+    the connector's and the table's: IBM i's blocks name no table, nor did Oracle's before 0.10."""
     prefix = f"{source.name}."
     if names[2] is not None or source.name.__class__ is not str or not topic.startswith(prefix):
         return names
@@ -340,16 +342,17 @@ def key_of(source: Source) -> tuple[str, ...] | None:
 
 
 def is_snapshot(source: Source) -> bool:
-    """Whether the source block says that the message is of a snapshot, an incremental one too."""
+    """Whether the source block says that the message is of a snapshot, also of an incremental
+    one."""
     return source.snapshot in _SNAPSHOTS
 
 
 def is_snapshot_row(op: str, source: Source) -> bool:
-    """Whether a change is a row of a snapshot: a read, or an insert of the connector for MySQL,
-    which sent them so up to Debezium 1.5.
+    """Whether a change is a row of a snapshot: a read, or an insert of the MySQL connector, which
+    sent snapshots as inserts up to Debezium 1.5.
 
-    No snapshot updates or deletes: SingleStore's connector calls whatever it streams one, until it
-    is started again.
+    No snapshot updates or deletes: SingleStore's connector says snapshot of everything that it
+    streams until it is started again.
     """
     if op != "insert":
         return op == "snapshot"
@@ -357,7 +360,7 @@ def is_snapshot_row(op: str, source: Source) -> bool:
 
 
 def micros(source: Source | Inner) -> int | None:
-    """The time in microseconds since the epoch; 0 (snapshots of old versions) is unknown.
+    """The time in microseconds since the epoch; 0 (snapshots of old versions) means unknown.
 
     Raises bad_value outside years 1 to 9999.
     """
@@ -383,8 +386,8 @@ def _micros_before_0_10(source: Source) -> int | None:
 
 
 def plain_times(told: Sequence[Source | Inner]) -> list[int] | None:
-    """`micros` of many, and `sent_micros`, where all say whole numbers as connectors send them;
-    None where each has to be asked."""
+    """`micros` of many, and `sent_micros`, if all are whole numbers as connectors send them; None
+    if each must be read by itself."""
     us: list[Any] = [one.ts_us for one in told]
     ms: list[Any] = [one.ts_ms for one in told]
     if _WHOLE.issuperset(map(type, us)):
@@ -395,10 +398,10 @@ def plain_times(told: Sequence[Source | Inner]) -> list[int] | None:
 
 
 def sent_micros(inner: Inner | Source, warnings: list[str]) -> int | None:
-    """The time when a message was sent: no change is refused for it.
+    """The time at which a message was sent; no change is refused because of it.
 
-    Of a time beyond the year 9999 the unit is told by its magnitude (`ts_unit_inferred`): samples
-    of Debezium's own documentation have nanoseconds in `ts_ms`.
+    If the time is beyond the year 9999, its unit follows from its magnitude (`ts_unit_inferred`):
+    samples in Debezium's own documentation have nanoseconds in `ts_ms`.
     """
     ms = inner.ts_ms
     if inner.ts_us is None and ms.__class__ is int and 0 < ms < _LATEST_MS:
@@ -421,7 +424,7 @@ def sent_micros(inner: Inner | Source, warnings: list[str]) -> int | None:
 
 
 def whole(number: Number) -> int | None:
-    """A number that may come as text; None where it is none."""
+    """A number, which may come as text; None if it is none."""
     if number is None or number.__class__ is int:
         return number
     text = str(number)

@@ -1,4 +1,4 @@
-"""Events of Debezium that carry no row image, and what every event takes from its source block."""
+"""Events of Debezium without a row image, and what every event takes from its source block."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TXID_LSN = re.compile(r"([0-9]+):[0-9]+")
 
 
 class Heading(NamedTuple):
-    """What an envelope says of a change, beside its images.
+    """What an envelope says of a change, besides its images.
 
     `op_raw`: the operation as sent. `sent_time`: when Debezium sent it, in microseconds.
     `warnings`: what is noted of the message while it is read.
@@ -74,8 +74,8 @@ def operation_of(inner: Inner) -> str:
 
 
 def told_by_images(*, before: bool, after: bool) -> str:
-    """The operation of an envelope that has none, as Materialize's sinks write it, by which rows
-    are there.
+    """The operation of an envelope that names none, as Materialize's sinks write it: it follows
+    from the rows that are there.
 
     Source: https://materialize.com/docs/sql/create-sink/kafka/ (Debezium envelope)
     """
@@ -87,8 +87,8 @@ def told_by_images(*, before: bool, after: bool) -> str:
 def plain_event(heading: Heading) -> Event:
     """An event without images: a truncate, or a message of the source's log.
 
-    A message of TiCDC or Spanner is a watermark: all before its commit_ts, or its low_watermark,
-    has been sent. Raises bad_value for a time that is none.
+    A message of TiCDC or Spanner is a watermark: everything before its commit_ts, or its
+    low_watermark, has been sent. Raises bad_value for an impossible time.
     """
     event = row_event(heading, key_columns=None, types=None)
     source = heading.source
@@ -101,7 +101,7 @@ def plain_event(heading: Heading) -> Event:
 def row_event(
     heading: Heading, *, key_columns: tuple[str, ...] | None, types: Types | None
 ) -> Event:
-    """A row change without its images. Raises bad_value for a time that is none."""
+    """A row change without its images. Raises bad_value for an impossible time."""
     op, op_raw, source, names, sent_time, warnings, transaction = heading
     return Event(
         op=op,
@@ -138,7 +138,7 @@ def joined_id(text: str) -> str:
 
 
 def transaction_of(source: Source, transaction: Transaction | None) -> str | None:
-    """The transaction: by its metadata, else as the connector names it."""
+    """The transaction: by its metadata, else by the connector's own name for it."""
     if transaction is not None and transaction.id is not None:
         return joined_id(str(transaction.id))
     if source.txId not in (None, ""):

@@ -1,11 +1,13 @@
-"""Rows flattened by ExtractNewRecordState: columns on top, the envelope's fields prefixed.
+"""Rows flattened by ExtractNewRecordState: columns at the top level, the envelope's fields
+prefixed.
 
-Only what `add.fields` names is left of the envelope, `__op` and `__deleted` first of all, under
-names of its own where it says so (`op:OPERATION`); there is no image before the change. A row
-without them is an upsert, accepted with `flattened: true`. A delete is `__deleted`, `__op` d, or
-(the transformation's default) a null value, with `tombstone: delete`. What `add.headers` names is
-read from the message's headers, with the prefix `__`; then a null value says itself whether it is
-a delete.
+Of the envelope only the fields in `add.fields` are left, above all `__op` and `__deleted`; the
+setting may give them names of its own (`op:OPERATION`). There is no image before the change. A row
+without these fields is an upsert, accepted with `flattened: true`. A delete is `__deleted`, `__op`
+d, or (the transformation's default) a null value, with `tombstone: delete`. The fields in
+`add.headers` are read from the message's headers, with the prefix `__`; a null value then says
+itself whether it is a delete.
+
 Source: https://debezium.io/documentation/reference/3.6/transformations/event-flattening.html
 """
 
@@ -45,19 +47,19 @@ _NUMBERS = frozenset(
 )
 _ID = "_id"
 _DELETED = "__deleted"
-"""The transformation's own field: `add.fields.prefix` does not touch it."""
+"""The transformation's own field, which `add.fields.prefix` does not change."""
 _HEADER = "__"
 """The default of `add.headers.prefix`."""
 _SENT = ("ts_ms", "ts_us", "ts_ns")
 OPERATION = _HEADER + "op"
-"""The header by which a row, or an empty message, says what it is."""
+"""The header in which a row, or an empty message, names its operation."""
 TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
 
 
 class Flattened:
-    """Decodes flattened rows with one prefix; names the table by the row, else by the topic.
+    """Decodes flattened rows with one prefix; the table is named by the row, else by the topic.
 
-    `names`: those by which a row says that it is one.
+    `names`: the names by which a row shows that it is flattened.
     """
 
     def __init__(self, options: FormatOptions, rows: Rows) -> None:
@@ -77,7 +79,7 @@ class Flattened:
         self._rows = rows
 
     def says(self, top: Mapping[str, Any]) -> bool:
-        """Whether a payload says itself that it is a flattened row, whatever its columns are.
+        """Whether a payload itself says that it is a flattened row, whatever its columns are.
 
         Without a prefix, an envelope has an `op` too.
         """
@@ -86,16 +88,16 @@ class Flattened:
         return self._prefix != "" or "source" not in top or not ("after" in top or "before" in top)
 
     def admits(self, message: Message) -> bool:
-        """Whether a payload that is nothing else, and says nothing, is a flattened row: by the
-        option, or since the headers tell its operation."""
+        """Whether a payload that is nothing else, and does not say so, is a flattened row: by the
+        option, or because the headers name its operation."""
         return self._rest or any(name == OPERATION for name, _ in message.headers or ())
 
     def may_say(self, value: bytes) -> bool:
-        """Whether `says` may be true of a message: quickly, and of every one it is true of."""
+        """A quick test that is true for every message for which `says` is true."""
         return any(mark in value for mark in self._marks)
 
     def event(self, raw: bytes, block: Block, message: Message, *, warnings: list[str]) -> Event:
-        """The change that one flattened row tells of."""
+        """The change of one flattened row."""
         image = jsontext.image(raw, warnings, marked=True)
         if image is None:
             raise DecodeError(Code.NO_IMAGE, "expected a flattened row, got an empty object")
@@ -123,7 +125,7 @@ class Flattened:
             message=message,
         )
         if of_document and event.key_columns == ("id",):
-            # MongoDB's key names the document's _id so.
+            # MongoDB's key has the document's _id under this name.
             event.key_columns, event.key = (_ID,), None
             if event.before is not None and len(event.before) == 1:
                 event.before_image = "key"
@@ -131,7 +133,8 @@ class Flattened:
         return event
 
     def _operation(self, word: Any, deleted: Any) -> str:
-        """What a row tells of, by the operation and by `__deleted`; None: it says neither."""
+        """A row's operation, by its field for the operation and by `__deleted`; a field that is
+        None says nothing."""
         op = OPS.get(str(word)) if word is not None else "update"
         if op is None or op == "other":
             raise DecodeError(
@@ -150,8 +153,8 @@ class Flattened:
         return op
 
     def tombstone(self, message: Message, warnings: list[str]) -> Event:
-        """A null value: the delete of the message key's row where the headers say so, and always
-        with `tombstone: delete`. Raises empty_value where no key says of which."""
+        """A null value: the delete of the message key's row, if the headers say so, and always with
+        `tombstone: delete`. Raises empty_value if no key names the row."""
         inside, process = self._envelope({}, message)
         told = OPS.get(str(inside.get("op"))) == "delete"
         if not (self._deletes or told):
@@ -185,7 +188,7 @@ class Flattened:
         message: Message,
         warnings: list[str],
     ) -> Heading:
-        """The heading of a row, of the envelope's fields that it has (`_envelope`)."""
+        """The heading of a row, made of the envelope's fields that it has (`_envelope`)."""
         source = _source(inside)
         return Heading(
             op,
@@ -211,8 +214,8 @@ class Flattened:
     def _envelope(
         self, image: dict[str, Any], message: Message
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Takes the envelope's fields out of the row, and what it does not have of them from the
-        headers: those of `source`, those of processing."""
+        """Takes the envelope's fields out of the row, and those that the row lacks from the
+        headers: first the fields of `source`, then those of the processing."""
         inside: dict[str, Any] = {}
         process: dict[str, Any] = {}
         fields = {
@@ -233,7 +236,7 @@ class Flattened:
         return inside, process
 
     def _names(self, source: Source, message: Message) -> TableName:
-        """db, schema, table as the row says them, else as the topic's last parts do."""
+        """Database, schema and table as the row names them, else as the topic's last parts do."""
         parts = message.topic.split(".")
         places = self._places
         if "/" in message.topic or len(parts) <= len(places):
@@ -277,8 +280,8 @@ def _truth(deleted: Any) -> bool:
 
 
 def _is_document(image: Mapping[str, Any], message: Message) -> bool:
-    """Whether a row is a document of MongoDB's, whose key calls the document's `_id` id; where it
-    has a field `id` besides, the values tell which of the two the key means."""
+    """Whether a row is a document of MongoDB's, whose key has the document's `_id` under the name
+    id; if the row has a field `id` too, the values tell which of the two the key means."""
     if _ID not in image:
         return False
     key = document_key(message.key) if "id" in image else None
@@ -295,7 +298,8 @@ def _named(field: str, prefix: str) -> tuple[str, str]:
 
 
 def _source(fields: Mapping[str, Any]) -> Source:
-    """The `source` block that flattened fields spell; what does not fit its type is left out."""
+    """The `source` block that flattened fields make up; a field that does not fit its type is left
+    out."""
     source = Source()
     for name, value in fields.items():
         if name not in _SOURCE or value is None:

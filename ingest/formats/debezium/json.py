@@ -66,7 +66,8 @@ _START = b'{"schema":'
 
 
 class _Opening(NamedTuple):
-    """How the messages of a topic begin: `{"schema":…` up to the payload, and what it says."""
+    """How the messages of a topic begin: `{"schema":…` up to the payload, and what that schema
+    says."""
 
     text: bytes
     block: Block
@@ -81,19 +82,19 @@ class _Debezium:
         self._openings: Memo[str, _Opening] = Memo(most=1_000)
 
     def decode(self, message: Message) -> Iterator[Event]:
-        """The event of one message. Raises DecodeError for a message that is none."""
+        """The event of one message. Raises DecodeError for a message that is none of Debezium's."""
         warnings: list[str] = []
         message = _unframed(message)
         value = message.value
         if not value or value == b"null":
-            # the text is how Connect's JsonConverter without schemas writes a tombstone
+            # this text is what Connect's JsonConverter writes for a tombstone, without schemas
             return iter((self._flattened.tombstone(message, warnings),))
         if not value.isascii():
             jsontext.check_utf8(value)
         try:
             return iter((self._event(value, message, warnings),))
         except jsontext.UNREADABLE:
-            # read from its beginning: where it is broken is told from there
+            # read from its beginning, so that the error names the right place
             event = jsontext.parse(
                 value, lambda v: self._event(v, message, warnings, whole=True), warnings
             )
@@ -107,7 +108,7 @@ class _Debezium:
         block = None
         sent = value
         if opening is not None and value.startswith(opening.text):
-            # two thirds of the message are the schema block just seen: read the rest alone
+            # two thirds of the message are the schema block that came before: read only the rest
             size = len(opening.text)
             if value[size : size + 1] == b",":
                 block, value = opening.block, b"{" + value[size + 1 :]
@@ -137,8 +138,8 @@ class _Debezium:
         return self._row(inner, block, message=message, warnings=warnings)
 
     def _wraps(self, top: Mapping[str, msgspec.Raw], message: Message) -> bool:
-        """Whether a message is a payload with the number of its schema: where rows may be anything,
-        only beside such a key, for a row may have these columns."""
+        """Whether a message is a payload with the number of its schema. If any object may be a row,
+        it must have such a key, since a row may have these columns."""
         if not wraps_payload(top):
             return False
         return not self._flattened.admits(message) or is_wrapped(message.key)
@@ -229,7 +230,7 @@ class _Debezium:
     def _cloud_event(
         self, top: Mapping[str, msgspec.Raw], message: Message, warnings: list[str]
     ) -> Event:
-        """The event of a CloudEvent. Raises unsupported where it has no images in JSON."""
+        """The event of a CloudEvent. Raises unsupported if it has no images in JSON."""
         envelope = of_cloud_event(top)
         if envelope is None:
             raise DecodeError(
@@ -241,8 +242,9 @@ class _Debezium:
 
 
 def _unframed(message: Message) -> Message:
-    """The message as JSON alone: Confluent's JsonSchemaConverter writes the id of a JSON Schema
-    before value and key. Raises contradiction where a name of the envelope stands twice."""
+    """The message as JSON only, without the id of a JSON Schema that Confluent's
+    JsonSchemaConverter writes before value and key. Raises contradiction if a name of the envelope
+    stands twice."""
     value, key = message.value, message.key
     if value and value[0] == 0 and (body := framed_json(value)) is not None:
         check_names(body, flat=FORMAT.flat, envelope=FORMAT.envelope)

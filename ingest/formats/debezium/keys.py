@@ -21,7 +21,8 @@ Texts = Callable[[dict[str, Any], bytes, Columns, list[str], list[str]], Row]
 
 
 class Keys(Protocol):
-    """How the keys of one source's messages are read. Both give None for what is no key."""
+    """How the keys of one source's messages are read. Both methods return None for a key that is
+    none."""
 
     def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
         """The columns of the key; `needed`: nothing else names them."""
@@ -49,7 +50,7 @@ class JsonKeys:
         self._texts = texts
 
     def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
-        """The columns of the key; None where it is not an object of columns."""
+        """The columns of the key; None if it is no object of columns."""
         if not raw:
             return None
         try:
@@ -60,11 +61,11 @@ class JsonKeys:
                     return tuple(field.field for field in block.fields if field.field) or None
             return tuple(jsontext.members(_columns(key, raw))) or None
         except _UNREADABLE:
-            # not readable: the lift says so, where nothing else names the key
+            # not readable: that is reported later, if nothing else names the key
             return None
 
     def row(self, raw: bytes | None, columns: Columns, names: TableName) -> Row | None:
-        """The key's columns and values. Raises bad_value where a value cannot be read."""
+        """The key's columns and values. Raises bad_value if a value cannot be read."""
         if not raw:
             return None
         try:
@@ -88,9 +89,9 @@ class JsonKeys:
 def without_table(
     key: tuple[str, ...] | None, row: Collection[str] | None, *, flink: bool
 ) -> tuple[str, ...] | None:
-    """The key's columns without the table's name, which Debezium's routing of topics puts behind
-    them, and Flink CDC (`flink`: no connector is named) before them as `TableId`: it sends rows
-    always, none of which has such a column."""
+    """The key's columns without the table's name. Debezium's routing of topics puts it behind them.
+    Flink CDC (`flink`: no connector is named) puts it before them as `TableId`; it always sends
+    rows, and none of them has such a column."""
     if key is None:
         return key
     if flink and key[0] == _TABLE and row is not None and _TABLE not in row:
@@ -101,8 +102,8 @@ def without_table(
 
 
 def _columns(key: _Key, raw: bytes) -> bytes:
-    """The object of columns in a key: its payload, with a schema beside it, with the number of one
-    (Apicurio's registry), or alone."""
+    """The object of columns in a key: its payload, which stands beside a schema, beside the number
+    of one (Apicurio's registry), or alone."""
     payload = bytes(key.payload)
     if payload and (key.schema or (payload[:1] == b"{" and wraps_payload(jsontext.members(raw)))):
         return payload
@@ -110,7 +111,8 @@ def _columns(key: _Key, raw: bytes) -> bytes:
 
 
 def is_wrapped(raw: bytes | None) -> bool:
-    """Whether a key is a payload with the number of its schema, as Apicurio's registry has it."""
+    """Whether a key is a payload with the number of its schema, as Apicurio's registry writes
+    it."""
     if not raw:
         return False
     try:

@@ -1,16 +1,18 @@
-"""MongoDB's documents: `after` is one text of extended JSON, its top-level fields are the columns.
+"""MongoDB's documents: `after` is one text of extended JSON, whose top-level fields are the
+columns.
 
-`_id` is the key. Wrapped scalars (`{"$numberLong": "7"}`, `{"$oid": …}`, `{"$date": …}`) become
-their canonical text, `$undefined` is null, and NaN and infinite doubles, which no JSON has and the
-connector writes all the same, are read as `$numberDouble`; nested documents and arrays stay as
-sent, but for an `_id`, which has one text in documents and in keys. An update may come with the
-whole document, or with what it changed alone
-(`updateDescription`): then the columns it names are set and those it removed are null. A change
-inside a nested document or array does not say what the whole column became, so it needs the
-document (`capture.mode=change_streams_update_full`). Connectors before 2.0 send the oplog's own
-`patch` with an update, which is the new document or says what was set and unset. A field that the
-document had and has no more is null where anything tells of it: `removedFields`, the document
-before, or the source's `columns:`.
+- **Values.** `_id` is the key. Wrapped scalars (`{"$numberLong": "7"}`, `{"$oid": …}`, `{"$date":
+  …}`) become their canonical text, and `$undefined` is null. NaN and infinite doubles, which the
+  connector writes although JSON has none, are read as `$numberDouble`. Nested documents and arrays
+  stay as sent, except for an `_id`, which has the same text in documents and in keys.
+- **Updates.** An update may come with the whole document, or only with what it changed
+  (`updateDescription`): then the columns that it names are set, and those that it removed are null.
+  A change inside a nested document or array does not say what the whole column became, so it needs
+  the document (`capture.mode=change_streams_update_full`). Connectors before 2.0 send the oplog's
+  own `patch` with an update, which is the new document, or says what was set and unset.
+- **Removed fields.** A field that the document had and has no more is null if anything tells of it:
+  `removedFields`, the document before, or the source's `columns:`.
+
 Source: https://debezium.io/documentation/reference/3.6/connectors/mongodb.html
 """
 
@@ -39,7 +41,7 @@ _ANY = jsontext.decoder(Any)
 
 
 class _Fraction(str):
-    """A number with a point, as it is written."""
+    """A number with a point, as it was written."""
 
 
 _EXACT = msgspec.json.Decoder(Any, float_hook=_Fraction)
@@ -118,7 +120,7 @@ def document_event(
 def _document_after(
     inner: Inner, op: str, key: Row | None, *, warnings: list[str]
 ) -> tuple[Row | None, Row]:
-    """The document as it is now, and what an update changed; a delete has neither.
+    """The document after the change, and what an update changed; a delete has neither.
 
     Raises image_count, unsupported.
     """
@@ -141,10 +143,10 @@ def _image(after: Row | None, *, whole: bool) -> str | None:
 
 
 def _changed(raw: msgspec.Raw, warnings: list[str], *, whole: bool) -> Row:
-    """The columns that an update set, and as null those that it removed.
+    """The columns that an update set and, as null, those that it removed.
 
-    `whole`: the document itself came too, so parts of columns do not matter. Raises unsupported
-    where they do: the whole column's value is not known.
+    `whole`: the document itself came too, so it does not matter if only parts of columns changed.
+    Otherwise raises unsupported for these, since the whole column's value is not known.
     """
     text = bytes(raw)
     if not text or text == b"null":
@@ -166,8 +168,9 @@ def _changed(raw: msgspec.Raw, warnings: list[str], *, whole: bool) -> Row:
 def _patched(raw: msgspec.Raw, key: Row | None, warnings: list[str]) -> tuple[Row | None, Row]:
     """The document of a replacement, or the columns that an update set, from `patch`.
 
-    The oplog writes an update as `$set` and `$unset`, from MongoDB 5 on as `diff`: `u`, `i` are
-    set, `d` unset, `s…` are within a column. Raises unsupported where a part of a column changed.
+    The oplog writes an update as `$set` and `$unset`, and from MongoDB 5 on as `diff`: `u` and `i`
+    are set, `d` is unset, `s…` are changes within a column. Raises unsupported if a part of a
+    column changed.
     """
     text = bytes(raw)
     if not text or text == b"null":
@@ -205,7 +208,7 @@ def _filtered(raw: msgspec.Raw) -> Row | None:
 
 
 def document(raw: msgspec.Raw, warnings: list[str]) -> Row | None:
-    """The row of a document sent as JSON text; None where there is none."""
+    """The row of a document sent as JSON text; None if there is none."""
     text = bytes(raw)
     if text == b"null" or not text:
         return None
@@ -218,7 +221,7 @@ def document(raw: msgspec.Raw, warnings: list[str]) -> Row | None:
 
 
 def _json(text: str) -> bytes:
-    """A document as JSON, its NaN and infinities wrapped as extended JSON has them."""
+    """A document as JSON, with its NaN and infinities wrapped as in extended JSON."""
     if "NaN" in text or "Infinity" in text:
         text = _NO_NUMBERS.sub(_wrapped, text)
     return text.encode()
@@ -231,11 +234,11 @@ def _wrapped(token: re.Match[str]) -> str:
 _NUMBERS = {"$numberLong", "$numberInt", "$numberDouble"}
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 _NO_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)')
-"""Texts, to be passed over, and what the driver writes for doubles that are no numbers."""
+"""Texts, which are passed over, and what the driver writes for doubles that are no numbers."""
 
 
 def _row(sent: bytes, warnings: list[str]) -> Row | None:
-    """The row of a document in extended JSON; None where there is none."""
+    """The row of a document in extended JSON; None if there is none."""
     image = jsontext.image(sent, warnings) if sent else None
     if image is None:
         return None
@@ -247,7 +250,7 @@ def _row(sent: bytes, warnings: list[str]) -> Row | None:
 
 
 def document_key(raw: bytes | None) -> Row | None:
-    """The key `{"id": "<extended JSON>"}` as `_id`; None where it is something else."""
+    """The key `{"id": "<extended JSON>"}` as `_id`; None for any other key."""
     if not raw:
         return None
     try:
@@ -267,8 +270,8 @@ def document_key(raw: bytes | None) -> Row | None:
 
 
 def _id(value: Any, raw: msgspec.Raw) -> str | None:
-    """An `_id`; one that is a document has one text, although documents have it in strict extended
-    JSON and keys in relaxed."""
+    """The text of an `_id`; if it is a document, it has one text, although documents hold it in
+    strict extended JSON and keys in relaxed."""
     document = value.__class__ is dict and value.keys() != {"$undefined"}
     if not document or _scalar(value) is not None:
         return _value(value, raw)
@@ -276,7 +279,7 @@ def _id(value: Any, raw: msgspec.Raw) -> str | None:
 
 
 def _relaxed(value: Any) -> Any:
-    """A value of extended JSON, whichever it is, as relaxed JSON has it."""
+    """A value of either kind of extended JSON in relaxed JSON."""
     if value.__class__ is list:
         return [_relaxed(item) for item in value]
     if isinstance(value, _Fraction):
@@ -305,7 +308,8 @@ def _value(value: Any, raw: msgspec.Raw) -> str | None:
 
 
 def _ordinal(inner: Mapping[str, Any]) -> str | None:
-    """A BSON timestamp as `seconds.ordinal`, the ordinal padded: so that they sort as they are."""
+    """A BSON timestamp as `seconds.ordinal`, the ordinal padded, so that the texts sort as the
+    timestamps do."""
     second, number = inner.get("t"), inner.get("i")
     if second.__class__ is not int or number.__class__ is not int:
         return None
@@ -313,7 +317,7 @@ def _ordinal(inner: Mapping[str, Any]) -> str | None:
 
 
 def _scalar(value: Mapping[str, Any]) -> str | None:
-    """The text of a wrapped scalar; None where the value is a document of its own."""
+    """The text of a wrapped scalar; None if the value is a document of its own."""
     if value.keys() == _STRICT_BINARY and isinstance(value["$binary"], str):
         return str(value["$binary"])
     if len(value) != 1:

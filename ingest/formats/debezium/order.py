@@ -1,7 +1,8 @@
 """The source's log position in a Debezium message as an order key.
 
-Which numbers order a connector's events stands in the connector's documentation under "Data change
-events"; positions are compared as numbers, never as text.
+Each connector's documentation says under "Data change events" which numbers order its events;
+positions are compared as numbers, never as text.
+
 Source: https://debezium.io/documentation/reference/3.6/connectors/ (source blocks per connector).
 """
 
@@ -22,7 +23,7 @@ _SUFFIX = re.compile(r"\d+$")
 
 
 def order_of(source: Source) -> Order:
-    """s1… of a row (semantics.md, 12); None where the message carries no position."""
+    """s1… of a row (semantics.md, 12); None if the message carries no position."""
     find = _ORDERS.get(source.connector or "") or _ORDERS.get((source.connector or "").lower())
     if find is None:
         find = next((order for has, order in _TRACES if getattr(source, has) is not None), _binlog)
@@ -36,9 +37,9 @@ def order_of(source: Source) -> Order:
 
 
 def crowded(source: Source) -> bool:
-    """Whether several rows of one transaction may stand at one place: of PostgreSQL those of one
-    COPY, whose log entry is one, of TiCDC and Aurora DSQL all, of Oracle where they are not
-    counted."""
+    """Whether several rows of one transaction may stand at one place: for PostgreSQL the rows of
+    one COPY, which is one log entry; for TiCDC and Aurora DSQL all rows; for Oracle rows that are
+    not counted."""
     if source.connector in _APART:
         return False
     if source.connector == "oracle" or source.scn is not None:
@@ -77,7 +78,8 @@ def _file_number(file: str) -> int | None:
 
 
 def _lsn(source: Source) -> Order:
-    """The commit's LSN, then the event's own: alone it is not monotonic across transactions."""
+    """The commit's LSN, then the event's own, which alone does not always grow from one transaction
+    to the next."""
     sequence = source.sequence
     if isinstance(sequence, str):
         try:
@@ -97,7 +99,7 @@ _SEQUENCE = msgspec.json.Decoder(list[int | str | None])
 
 def _scn(source: Source) -> Order:
     """Commit SCN, SCN, the redo record, then the row's number in its transaction (ssn in versions
-    that do not count); XStream's LCR position is one long hexadecimal."""
+    that do not count rows); XStream's LCR position is one long hexadecimal number."""
     if source.lcr_position:
         return _lcr(source.lcr_position)
     scn = whole(source.scn)
@@ -106,7 +108,7 @@ def _scn(source: Source) -> Order:
     commit = whole(source.commit_scn)
     if commit is None and source.commit_scn:
         return None
-    # Of rows that one statement deletes together, the redo record and ssn are the same.
+    # Rows that one statement deletes together have the same redo record and ssn.
     inside = whole(source.txSeq)
     inside = (whole(source.ssn) or 0) if inside is None else inside
     parts = _hex(source.rs_id.strip().removeprefix("0x"), ".") if source.rs_id else None
@@ -143,13 +145,13 @@ def _db2(source: Source) -> Order:
 
 
 def _informix(source: Source) -> Order:
-    """Commit LSN, then change LSN: each is one number."""
+    """Commit LSN, then change LSN, one number each."""
     commit = whole(source.commit_lsn)
     return None if commit is None else (commit, whole(source.change_lsn) or 0)
 
 
 def _hlc(source: Source) -> Order:
-    """CockroachDB's hybrid logical clock: nanoseconds and, in that one, a counter.
+    """CockroachDB's hybrid logical clock: nanoseconds, and a counter within that nanosecond.
 
     Source: https://www.cockroachlabs.com/docs/stable/changefeed-messages (envelope=enriched).
     """

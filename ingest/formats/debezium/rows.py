@@ -1,8 +1,9 @@
-"""A Debezium row change as one Event: images as canonical text, how complete they are, its key.
+"""A Debezium row change as one Event: its images as canonical text, how complete they are, and its
+key.
 
-Debezium's images are what they are: `before` is never filled up from `after`. How complete it is
-depends on the source: MySQL sends all columns; PostgreSQL sends what the table's REPLICA IDENTITY
-holds, and where that is the key alone, all other columns with values that it makes up, null mostly.
+Debezium's images are taken as they are: `before` is never completed from `after`. How complete it
+is depends on the source. MySQL sends all columns. PostgreSQL sends what the table's REPLICA
+IDENTITY holds; if that is the key alone, all other columns come with made-up values, mostly null.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from ingest.wire.contradictions import refuse_after
 
 _UNTYPED = Code.UNTYPED.value
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
-"""The headers of the two messages that a changed key becomes."""
+"""The headers of the two messages that a change of the key becomes."""
 
 
 class Image(NamedTuple):
@@ -85,7 +86,7 @@ class Rows:
         self.keys: Keys = keys(self.schemas, self.texts)
 
     def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
-        """The image of a field of the envelope."""
+        """The image in a field of the envelope."""
         text = bytes(raw)
         columns = jsontext.image(text, warnings, marked=True)
         refuse_named_record(columns, text)
@@ -113,7 +114,7 @@ class Rows:
         columns: Columns,
         message: Message,
     ) -> Event:
-        """One row change. Raises no_image where neither an image nor a key names the row."""
+        """One row change. Raises no_image if neither an image nor a key names the row."""
         op, warnings = heading.op, heading.warnings
         refuse_wrapped(heading.source, before=before.columns, after=after.columns)
         before, after = _sides(op, before, after, warnings=warnings)
@@ -160,8 +161,8 @@ class Rows:
     def _name_row(
         self, event: Event, message: Message, columns: Columns, *, names: TableName
     ) -> None:
-        """Give the event the row's key where its images do not tell it, and, if its key changed,
-        what it was before."""
+        """Give the event the row's key if its images do not name it and, if the key changed, the
+        key before the change."""
         op, key, old, new = event.op, event.key_columns, event.before, event.after
         warnings = event.warnings if event.warnings is not None else []
         row = old if op == "delete" else new
@@ -170,7 +171,7 @@ class Rows:
             if row is not None:
                 warnings.append(Code.KEY_NOT_IN_IMAGE.value)
         elif key and new is not None and old is not None and not old.keys() >= set(key):
-            # a before image without the key says nothing of a change of it
+            # a before image without the key does not show a change of the key
             event.key = {name: new[name] for name in key}
         if message.headers:
             for name, value in message.headers:
@@ -263,7 +264,7 @@ class Rows:
         if columns.canonical:
             return image
         shape = columns.shapes.get(tuple(image)) or columns.shape(tuple(image))
-        # in place: what is text already, most of a row, is not touched again
+        # in place, so that values that are text already, most of a row, are not touched again
         for name, convert in shape.converted:
             value = image[name]
             if convert is None and value.__class__ is int:
@@ -288,8 +289,8 @@ def completeness(
     *,
     sent: int,
 ) -> str:
-    """How complete a row before is that has these columns, `after` being those of the row after:
-    full, key or partial. `sent`: how many columns the message's schema declares."""
+    """How complete a row before with these columns is, compared with `after`, the columns of the
+    row after: full, key or partial. `sent`: how many columns the message's schema declares."""
     came = len(row)
     if max(sent, len(after or ())) != came and keys and set(row) <= set(keys):
         return "key"
@@ -299,7 +300,8 @@ def completeness(
 def _write_out(
     image: dict[str, Any], raw: bytes, columns: Columns, *, numbers: list[str], warnings: list[str]
 ) -> None:
-    """Makes text of what is none yet; notes the integers, to be looked at first from now on."""
+    """Makes text of the values that are not text yet; notes the columns of integers, which are
+    looked at first from now on."""
     members: dict[str, msgspec.Raw] | None = None
     for name, value in image.items():
         kind = value.__class__
@@ -325,7 +327,7 @@ def _imageless(op: str, op_raw: str | None) -> DecodeError:
 
 
 def _sides(op: str, before: Image, after: Image, *, warnings: list[str]) -> tuple[Image, Image]:
-    """The images that a change of this kind has."""
+    """The images of a change of this kind."""
     if op == "delete":
         refuse_after(op, after.columns)
         return before, NO_IMAGE

@@ -1,12 +1,12 @@
-"""Connect's schema block: types of columns, how values are read, and which are made up.
+"""Connect's schema block: the types of columns, how values are read, and which are made up.
 
-The block is two thirds of a message and the same for thousands of them, so it is taken as raw bytes
-and what it says is remembered by them.
+The block is two thirds of a message and the same for thousands of messages, so it is taken as raw
+bytes, and its content is remembered by them.
 
-Of a row before, PostgreSQL sends what REPLICA IDENTITY says, by default the key. Debezium makes up
-the rest: null, the column's default, or, where the column is required, its type's zero.
+PostgreSQL sends of a row before only what REPLICA IDENTITY says, by default the key. Debezium makes
+up the rest: null, the column's default or, if the column is required, the zero of its type.
 
-What each type is and how it is read stands in `types.py`.
+`types.py` says what each type is and how it is read.
 
 Sources: Kafka Connect JsonConverter (schemas.enable=true) and Debezium's `name` and `parameters`;
 https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica identity).
@@ -82,10 +82,10 @@ _SIZED = {
 
 
 class Block:
-    """One schema block: its fields, and the columns built from them, per table and family.
+    """One schema block: its fields, and the columns built from them, by table and family.
 
-    `row`: the fields of an envelope's images. `images_alone`: nothing else stands in the schema, as
-    Flink CDC writes it.
+    `row`: the fields of an envelope's images. `images_alone`: the schema has nothing else, as Flink
+    CDC writes it.
     """
 
     def __init__(self, schema: Field | None) -> None:
@@ -96,8 +96,8 @@ class Block:
         self._columns: tuple[Field, ...] | None = None
 
     def columns_of_row(self, word: Callable[[str], str | None]) -> tuple[Field, ...]:
-        """The fields of a flattened row that are columns: of which `word`, one and the same for all
-        rows of the block, does not know what of the envelope they hold."""
+        """The fields of a flattened row that are columns: those for which `word` finds no field of
+        the envelope. `word` must be the same for all rows of the block."""
         if self._columns is None:
             columns = (field for field in self.fields if word(field.field or "") is None)
             self._columns = tuple(columns)
@@ -105,7 +105,7 @@ class Block:
 
 
 class Schemas:
-    """Remembers schema blocks by their bytes, and what the YAML adds to them."""
+    """Remembers schema blocks by their bytes, together with what the YAML adds to them."""
 
     def __init__(self, options: FormatOptions, handling: Handling) -> None:
         self._options = options
@@ -132,7 +132,7 @@ class Schemas:
         family: str,
         of_flink: bool = False,
     ) -> Columns:
-        """The columns of table `names` whose rows have `fields`, which `block` holds as long as it
+        """The columns of table `names` whose rows have `fields`; `block` keeps them as long as it
         lives."""
         key = (id(fields), family, names if self.named else None, of_flink)
         found = block.memo.get(key)
@@ -263,8 +263,8 @@ def sized(text: str, length: int | None, scale: int | None) -> str:
 
 
 def _without_cells(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The fields of a row's values where all of them stand in cells of YugabyteDB's, beside whether
-    they are set; else the fields as they are."""
+    """The fields of a row's values if all of them are cells of YugabyteDB, each beside whether it
+    is set; else the fields as they are."""
     found: list[Field] = []
     for field in fields:
         inside = {inner.field: inner for inner in field.fields or ()}
@@ -299,7 +299,7 @@ def _schema(raw: bytes) -> Field | None:
 def invented(
     field: Field, convert: Convert | None, nested: Nested | None, *, number: bool
 ) -> frozenset[str]:
-    """The canonical texts of values, null aside, that a column not sent may come with.
+    """The canonical texts, besides null, with which a column may come that was not sent.
 
     `number`: the column holds decimals.
     """

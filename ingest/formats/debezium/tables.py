@@ -1,8 +1,8 @@
 """Debezium's row changes read by column: the regular messages of a batch, table by table.
 
-A message is regular when its envelope has the members of the others on its topic, its images have
-the same columns, and all their values are scalars, none of them the placeholder of an unavailable
-one. What such a message means is decided by the functions that decide it for one message: those of
+A message is regular if its envelope has the members of the others on its topic, its images have the
+same columns, and all their values are scalars other than the placeholder of an unavailable value.
+The meaning of such a message is decided by the same functions as that of a single message: those of
 `Rows`, and `row_event`.
 """
 
@@ -65,7 +65,7 @@ class _Sent(msgspec.Struct, gc=False):
 
 
 class _Table(NamedTuple):
-    """What changes that are read together have in common; `key`: the columns of the message key."""
+    """What changes have in common that are read together; `key`: the columns of the message key."""
 
     names: TableName
     family: str
@@ -77,7 +77,7 @@ class _Table(NamedTuple):
 
 
 class _Opening(NamedTuple):
-    """How messages begin: `{"schema":…` up to the payload, and what it says."""
+    """How messages begin: `{"schema":…` up to the payload, and what that schema says."""
 
     text: bytes
     block: Block
@@ -98,7 +98,7 @@ class _Envelopes:
         self._openings: Memo[str, list[_Opening]] = Memo(most=100)
 
     def of(self, message: Message) -> tuple[Inner, Block] | None:
-        """The envelope of one message; None where it is not regular."""
+        """The envelope of one message; None if it is not regular."""
         value = message.value or b""
         if not value.startswith(_START):
             inner = self._bare.read(value, message.topic)
@@ -112,7 +112,7 @@ class _Envelopes:
         return (payload, opening.block) if payload else None
 
     def _opening(self, value: bytes, topic: str) -> _Opening | None:
-        """The opening of a message, which is that of others of its topic mostly."""
+        """The opening of a message, which is mostly that of others of its topic."""
         known = self._openings.get(topic)
         for opening in known or ():
             if value.startswith(opening.text) and value.startswith(b",", len(opening.text)):
@@ -163,7 +163,7 @@ class Tables:
     def _tables(
         self, found: Sequence[tuple[_Sent, Block, Message]], images: Sequence[dict[str, Any] | None]
     ) -> dict[_Table, list[_Sent]]:
-        """The changes by their table, without those of which an image is not regular."""
+        """The changes by their table, without those with an image that is not regular."""
         tables: dict[_Table, list[_Sent]] = {}
         last: tuple[object, ...] = ()
         last_block: Block | None = None
@@ -186,7 +186,7 @@ class Tables:
                 source.scn is None,
                 crowded(source),
             )
-            # A change has mostly the table of the one before.
+            # A change mostly has the table of the one before.
             if known != last or block is not last_block:
                 table = self._table(sent, block, key, columns=columns)
                 if table is None:
@@ -200,7 +200,7 @@ class Tables:
     def _table(
         self, sent: _Sent, block: Block, key: tuple[str, ...] | None, *, columns: tuple[str, ...]
     ) -> _Table | None:
-        """The table of a change; None where the change has to be read by itself."""
+        """The table of a change; None if the change must be read by itself."""
         family = family_of_connector(sent.source)
         if sent.before is not None and self._invents(family):
             return None
@@ -238,7 +238,7 @@ class _BeforeWords(NamedTuple):
     delete: str
 
     def of(self, sent: _Sent) -> str | None:
-        """How complete a change's row before is; None where it has none."""
+        """How complete a change's row before is; None if it has none."""
         if sent.before is None:
             return None
         return self.delete if sent.after is None else self.update
@@ -252,8 +252,8 @@ def _table_changes(
     rows: TextRows,
     words: _BeforeWords,
 ) -> list[Changes]:
-    """The changes of a table, with what is said of them field by field, as `row_event` says it of
-    one; without those that have to be read by themselves."""
+    """The changes of a table with their values field by field, as `row_event` gives them for one
+    change; changes that must be read by themselves are left out."""
     if rows.odd:
         group = [o for o in group if o.before not in rows.odd and o.after not in rows.odd]
     group, event_times = _event_times(group)
@@ -331,7 +331,7 @@ def _event_times(group: list[_Sent]) -> tuple[list[_Sent], Sequence[int | None]]
 
 
 def _sent(at: int, inner: Inner, texts: list[bytes]) -> _Sent | None:
-    """A change with its images, which join `texts`; None where the message is no regular one."""
+    """A change with its images, which join `texts`; None if the message is not regular."""
     source, op = inner.source, OPS.get(inner.op or "")
     if source is None or op not in _ROWS or inner.ddl is not None:
         return None

@@ -1,7 +1,8 @@
 """What Debezium sends besides row changes: schema changes, transactions, heartbeats, notices.
 
-Schema changes come with their statement and the table as it stands after it: in an array, in one
+A schema change comes with its statement and with the table as it is afterwards: in an array, in one
 object (CloudCanal), or inside a JSON string (`historyRecord`, Flink CDC).
+
 Source: https://debezium.io/documentation/reference/3.6/connectors/mysql.html (schema change topic,
 transaction metadata), …/configuration/signalling.html, …/configuration/notification.html.
 """
@@ -93,7 +94,7 @@ _BOUNDARY_NAMES = frozenset(_Boundary.__struct_fields__) | {"data_collections"}
 _CHECKPOINT_NAMES = frozenset(("source", "ts_ms", "ts_us", "ts_ns", "transaction"))
 _NOTICE_NAMES = frozenset(("id", "aggregate_type", "type", "additional_data", "timestamp"))
 _WHOLE = (_BOUNDARY_NAMES - {"ts_us"}, _NOTICE_NAMES, frozenset(("source", "ts_ms")))
-"""What a boundary, a notification and a checkpoint all have."""
+"""The members that every boundary, every notification and every checkpoint has."""
 _DESTRUCTIVE = b"dta"
 _ENVELOPE_NAMES = frozenset(("before", "after", "op", "transaction", "schema")) | {
     "ts_ms",
@@ -112,9 +113,10 @@ _SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot
 
 
 def is_schema_change(top: Mapping[str, Any], *, among_rows: bool = False) -> bool:
-    """Whether the payload tells of a schema change (`ddl` is no boolean, as CloudCanal's own).
+    """Whether the payload tells of a schema change (its `ddl` is no boolean, as CloudCanal's own
+    is).
 
-    `among_rows`: rows without an envelope may come here too, of columns with any names.
+    `among_rows`: rows without an envelope may come here too, and their columns may have any names.
     """
     if "historyRecord" in top:
         return True
@@ -133,8 +135,8 @@ def is_key_of_schema_change(top: Mapping[str, Any]) -> bool:
 def is_control(top: Mapping[str, Any], *, topic: str = "", among_rows: bool = False) -> bool:
     """Whether the payload is a heartbeat, checkpoint, boundary, notification or signal.
 
-    `among_rows`: see `is_schema_change`; such a payload then is what it is by all its members, a
-    heartbeat by its topic.
+    `among_rows`: see `is_schema_change`; such a payload is then recognised by all its members, and
+    a heartbeat by its topic.
     """
     if len(top) == 1 and "ts_ms" in top:
         return not among_rows or "heartbeat" in topic
@@ -157,7 +159,7 @@ def is_control(top: Mapping[str, Any], *, topic: str = "", among_rows: bool = Fa
 
 
 def _is_checkpoint(top: Mapping[str, Any]) -> bool:
-    """Whether it is TiCDC's: nothing but how far the source has come."""
+    """Whether it is TiCDC's checkpoint, which says only how far the source has come."""
     if "source" not in top or not top.keys() <= _CHECKPOINT_NAMES:
         return False
     try:
@@ -167,8 +169,8 @@ def _is_checkpoint(top: Mapping[str, Any]) -> bool:
 
 
 def _resolved(top: Mapping[str, Any]) -> str | None:
-    """How far a changefeed of CockroachDB has come, which it says beside its changes
-    (`resolved`): a hybrid logical clock."""
+    """How far a changefeed of CockroachDB has come, which it tells beside its changes (`resolved`),
+    as a hybrid logical clock."""
     if len(top) != 1:
         return None
     raw = bytes(top.get("resolved", b""))
@@ -185,7 +187,7 @@ def _signal(top: Mapping[str, Any]) -> str | None:
 
 
 def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Event:
-    """The control event of a payload that `is_control`."""
+    """The control event of a payload for which `is_control` is true."""
     if "status" in top:
         boundary = _BOUNDARY.decode(raw)
         counted = boundary.event_count is not None
@@ -225,7 +227,7 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
 
 
 def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
-    """The DDL event (or truncate) of a payload that `is_schema_change`."""
+    """The DDL event (or truncate) of a payload for which `is_schema_change` is true."""
     change = _SCHEMA_CHANGE.decode(raw)
     refuse_rows(change.op or "a schema change", change.before, change.after)
     outer = change.source or Source()
@@ -237,7 +239,7 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
         sent = change
     source = outer
     if source.file is None and source.lsn is None and source.scn is None:
-        # the schema history's own records keep the position apart
+        # the schema history's own records keep the position in a block of its own
         source = _merged(outer, change.position or change.source)
     said = change.tableChanges
     tables = said if isinstance(said, list) else [said] if said is not None else []
@@ -302,7 +304,7 @@ def _names(source: Source, change: _SchemaChange, table_change: _Change | None) 
     table = source.table or None
     if table_change is not None and table_change.id:
         name = _parts(table_change.id)[-1]
-        # Of a statement on several tables each message names them all.
+        # If a statement is on several tables, each message names them all.
         if table is None or (name != table and name in table.split(",")):
             table = name
     db = source.db or change.databaseName or None
@@ -324,7 +326,7 @@ def _column(column: _Column, family: str) -> ColumnType:
 
 
 def recognise(top: TopLevel) -> bool:
-    """Whether a JSON object is a Debezium message, by the names and words only it has."""
+    """Whether a JSON object is a Debezium message, by names and words that only Debezium uses."""
     payload = top.get("payload")
     if "__op" in top or "__deleted" in top:
         return True
@@ -338,7 +340,7 @@ def recognise(top: TopLevel) -> bool:
             return b"io.debezium." in bytes(top.get("schema", b""))
         return bool(inside) and _recognised(inside)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # cut out of the message unread: not UTF-8, say
+        # a part that was cut out unread may fail, for example because it is not UTF-8
         return False
 
 

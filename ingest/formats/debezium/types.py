@@ -1,9 +1,9 @@
 """Types of Connect's schema: for each, its Spark type, how a value is read, and its zero.
 
-A semantic type is the `name` of a field; it says how the value of a Connect type is to be read. Its
-row in SEMANTIC also has the zero that Debezium makes up where PostgreSQL did not send a required
-column: `schema.py` says where that matters. To add one: a row here, the function that reads it in
-`values.py`, and what it makes up in `tests/formats/test_debezium_types.py`.
+A semantic type is the `name` of a field; it says how the value of a Connect type must be read. Its
+row in SEMANTIC also has the zero that Debezium makes up if PostgreSQL did not send a required
+column; `schema.py` says where that matters. A new type needs a row here, the function in
+`values.py` that reads it, and its made-up value in `tests/formats/test_debezium_types.py`.
 
 Sources: https://debezium.io/documentation/reference/3.6/connectors/ (data type mappings); the
 fallback values of JdbcValueConverters and PostgresValueConverter;
@@ -23,14 +23,14 @@ from ingest.wire.avro.connect import CONNECT_DATA, DEBEZIUM_TIME, DECIMAL, Field
 from ingest.wire.declared import Convert
 
 Zeros = tuple[bytes, ...]
-"""A zero as JSON, in each way that it may come; empty where none is known."""
+"""A zero as JSON, in each form in which it may come; empty if none is known."""
 
 
 class Reading(NamedTuple):
     """How values of a field are read.
 
-    `name`: the type as text, None where Connect's own type is all that is said. `convert` is None
-    where a value stays as it is; `nested` reads values that are JSON objects.
+    `name`: the type as text, None if only Connect's own type is known. `convert` is None if a value
+    stays as it is; `nested` reads values that are JSON objects.
     """
 
     name: str | None
@@ -48,24 +48,24 @@ class Plain(NamedTuple):
 
 
 class Semantic(NamedTuple):
-    """A semantic type; `zeros` is None where its zero is that of its Connect type."""
+    """A semantic type; `zeros` is None if its zero is that of its Connect type."""
 
     reading: Callable[[Field], Reading]
     zeros: Zeros | None
 
 
 def _as(spark: str, convert: Convert | None) -> Callable[[Field], Reading]:
-    """The reading of names whose parameters say nothing."""
+    """The reading of types whose parameters say nothing."""
     return lambda field: Reading(field.name, spark, convert)
 
 
 def _struct(spark: str, nested: Nested) -> Callable[[Field], Reading]:
-    """The reading of names whose values are JSON objects with one plain text."""
+    """The reading of types whose values are JSON objects with one plain text."""
     return lambda field: Reading(field.name, spark, nested=nested)
 
 
 def _plain(field: Field) -> Reading:
-    """The reading of names that say nothing about how a value is written: Json, Uuid, geometry."""
+    """The reading of types that do not say how a value is written: Json, Uuid, geometry."""
     sizes = field.parameters or {}
     if "allowed" in sizes:
         return Reading(f"{field.name}({sizes['allowed']})", "string")
@@ -114,7 +114,7 @@ PLAIN: dict[str, Plain] = {
     "map": Plain("string", None, (b"{}",)),
     "struct": Plain("string", None, ()),
 }
-"""Connect's own types, where no semantic type says more."""
+"""Connect's own types, used if no semantic type says more."""
 _UNKNOWN = Plain("string", None, ())
 _UNKNOWN_ZERO: Zeros = ()
 _EMPTY_GEOMETRY: Zeros = (b'{"wkb":"AQcAAAAAAAAA","srid":null}',)
@@ -176,12 +176,13 @@ _COCKROACHDB: dict[tuple[str, str], Callable[[Field], Reading]] = {
     # of TIMESTAMP and TIMESTAMPTZ alike
     ("timestamp", "string"): lambda field: Reading(None, "string"),
 }
-"""What the schema of CockroachDB's changefeeds calls by names of its own, with the Connect type."""
+"""The types for which the schema of CockroachDB's changefeeds has names of its own, with the
+Connect type."""
 _ZERO_IN_TEXT: Zeros = (b'"0"',)
 
 
 def read(field: Field) -> Reading:
-    """How the values of a field are read, by its name, else by Connect's own type."""
+    """How the values of a field are read: by its name, else by Connect's own type."""
     if field.name is None:
         plain = PLAIN.get(field.type, _UNKNOWN)
         return Reading(None, plain.spark, plain.convert)
@@ -198,11 +199,11 @@ _TEXTS_OF_FLINK: dict[str, Convert] = {
         (DEBEZIUM_TIME + "Timestamp", DEBEZIUM_TIME + "MicroTimestamp"), encoded.iso_timestamp
     ),
 }
-"""How Flink CDC's texts are read that stand under the name of a count."""
+"""How texts of Flink CDC are read that stand under the name of a count."""
 
 
 def read_of_flink(field: Field) -> Reading:
-    """`read` of Flink CDC, which writes dates and times as text, and calls all bytes Bits."""
+    """`read` for Flink CDC, which writes dates and times as text, and calls all bytes Bits."""
     if field.name == "io.debezium.data.Bits":
         bytes_ = PLAIN["bytes"]
         return Reading(None, bytes_.spark, bytes_.convert)
@@ -227,7 +228,7 @@ def zeros(field: Field, *, number: bool) -> Zeros:
 
 
 def number_of(parameters: Mapping[str, Any], name: str) -> int | None:
-    """The number that a parameter of a field is; None where it is none."""
+    """The number in a parameter of a field; None if it is none."""
     try:
         return int(parameters[name])
     except (KeyError, TypeError, ValueError):

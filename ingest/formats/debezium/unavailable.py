@@ -1,11 +1,15 @@
-"""Columns whose value the connector could not supply, told by its placeholder in any of its shapes.
+"""Columns whose value the connector could not supply, recognised by its placeholder in all its
+forms.
 
-An unchanged TOAST column or LOB comes as the placeholder text, as its base64 where bytes are
-declared, as a list with the text, its base64, its ASCII codes or the UUID made of it, or as a map
-from the text to itself. Such a column is taken out of the image: it is never NULL, never a value.
-Spanner has no placeholder: its change stream leaves columns out, and the connector writes null.
-YugabyteDB's connectors write null for what a statement left alone, and all else as a cell, `value`
-beside `set`.
+- **Debezium.** An unchanged TOAST column or LOB comes as the placeholder text; as its base64 if
+  bytes are declared; as a list with the text, its base64, its ASCII codes or the UUID made of it;
+  or as a map from the text to itself. Such a column is taken out of the image: it is never NULL and
+  never a value.
+- **Spanner** has no placeholder: its change stream leaves columns out, and the connector writes
+  null.
+- **YugabyteDB.** Its connectors write null for a column that the statement left alone, and a cell
+  for any other, `value` beside `set`.
+
 Sources: Debezium `unavailable.value.placeholder`, UnchangedToastedPlaceholder (3.6); its connector
 for Spanner (KafkaSpannerTableSchemaFactory, 4cbc465);
 https://cloud.google.com/spanner/docs/change-streams#value-capture-type;
@@ -43,12 +47,12 @@ def not_captured(
     after: dict[str, Any] | None,
     key: Collection[str] | None,
 ) -> NotCaptured:
-    """The columns that Spanner's change stream leaves out of a change, which come as null.
+    """The columns that Spanner's change stream leaves out of a change, and that come as null.
 
-    What is `captured` of an update is new values or both, of the columns that it changes, or the
-    new row, with or without the old values. Of a delete it is the old row, or nothing. The key's
-    columns are always there. What changed to or from NULL has a value on the other side, if both
-    are captured.
+    For an update, `captured` means the new values, or the new and old ones, of the columns that it
+    changes, or the new row, with or without the old values; for a delete, the old row or nothing.
+    The key's columns are always there. A column that changed to or from NULL has a value on the
+    other side, if both are captured.
     """
     nulls = [
         {name for name, value in (image or {}).items() if value is None}.difference(key or ())
@@ -95,9 +99,9 @@ def without_cells(image: dict[str, Any] | None, raw: bytes) -> tuple[bytes, froz
 
 
 class Placeholder:
-    """All shapes of one placeholder; with the prefix `hex:` its bytes are given in hexadecimal.
+    """All forms of one placeholder; with the prefix `hex:` its bytes are given in hexadecimal.
 
-    `texts`: the shapes that are text. `hexadecimal`: bytes come in hexadecimal
+    `texts`: the forms that are text. `hexadecimal`: bytes come in hexadecimal
     (`binary.handling.mode=hex`).
     """
 
@@ -109,7 +113,7 @@ class Placeholder:
         packed = base64.b64encode(data).decode()
         codes = list(data)
         self._lists: tuple[list[Any], ...] = ([text], [packed], [named], codes)
-        # Avro's lists and maps are text by now; a map also where hstore.handling.mode is json.
+        # Avro's lists and maps are text by now, as is a map with hstore.handling.mode json.
         dates = [days(code, []) for code in codes]
         lists = tuple(msgspec.json.encode(shape).decode() for shape in (*self._lists, dates))
         maps = (msgspec.json.encode({text: text}).decode(), f'{{"{text}": "{text}"}}')

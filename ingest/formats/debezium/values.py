@@ -47,7 +47,7 @@ TIMES: dict[int, str] = {
 DAYS: dict[int, str] = {
     2**31 - 1: _UP,
     -(2**31): _DOWN,
-    # the same extremes, cut to 32 bits: both negative, one day apart
+    # the same extremes cut to 32 bits, which makes both negative and one day apart
     -2147472692: _UP,
     -2147472691: _DOWN,
 }
@@ -106,7 +106,7 @@ _FAR = re.compile(r"([+-]\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d+)Z", re.ASCII).fu
 
 
 def contradicted(value: Any, warnings: list[str]) -> str:
-    """The text of a value that its type does not admit, with the warning."""
+    """The text of a value that its type does not admit, with a warning."""
     warnings.append(Code.VALUE_NOT_OF_TYPE.value)
     return plain(value)
 
@@ -132,8 +132,8 @@ keeps(integer, integers=True)
 
 
 def counted(render: Callable[[int], str], infinities: Mapping[int, str]) -> Convert:
-    """A converter of a count of units; `render` raises DecodeError beyond the years 1 to 9999,
-    where the counts of `infinities` stand for one."""
+    """A converter for a count of units; `render` raises DecodeError outside the years 1 to 9999,
+    where a count may be one of `infinities`."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         count = value if value.__class__ is int else whole(value, warnings)
@@ -148,13 +148,14 @@ def counted(render: Callable[[int], str], infinities: Mapping[int, str]) -> Conv
 
 
 def _nanos() -> Convert:
-    """NanoTimestamp: its extremes lie within the calendar, and are no times all the same."""
+    """NanoTimestamp: its extremes lie within the calendar, but are no times."""
     read = counted(lambda count: canonical.civil_of(count, 10**9), NANOS)
     return lambda value, warnings: NANOS.get(value) or read(value, warnings)
 
 
 def decimal_text(value: Any, warnings: list[str]) -> str:
-    """A decimal as text, or as the number itself: plainly; NaN and infinities in one spelling."""
+    """A decimal that comes as text or as a number, written plainly; NaN and infinities in one
+    spelling."""
     text = value if value.__class__ is str else plain(value)
     return DECIMALS.get(text) or canonical.decimal_text(text)
 
@@ -163,7 +164,7 @@ keeps(decimal_text, texts=DECIMAL_TEXT)
 
 
 def unsigned(value: Any, warnings: list[str]) -> str:
-    """A BIGINT UNSIGNED of mode long: from 2**63 on it comes wrapped to a negative number."""
+    """A BIGINT UNSIGNED of mode long: from 2**63 on it comes as a negative number."""
     if value.__class__ is int and value < 0:
         warnings.append(Code.UNSIGNED_OVERFLOW.value)
         return str(value + 2**64)
@@ -201,7 +202,7 @@ def scale_doubted(value: Any, warnings: list[str]) -> str:
 
 
 def unpacked(text: str) -> bytes | None:
-    """The bytes of padded base64, None where the text is something else."""
+    """The bytes of padded base64; None if the text is something else."""
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
@@ -236,7 +237,7 @@ def binary(handling: str) -> Convert:
     def convert(value: Any, warnings: list[str]) -> str:
         text = plain(value)
         if text.startswith("\\x"):
-            # CockroachDB's: no base64 has a backslash
+            # CockroachDB's, since base64 has no backslash
             digits, hexadecimal = text[2:], True
         else:
             digits, hexadecimal = text, handling == "hex"
@@ -260,7 +261,7 @@ _BASE64 = binary("bytes")
 
 
 def binary_in_text(value: Any, warnings: list[str]) -> str | None:
-    """Bytes in a string, where `binary.handling.mode` is not told: base64, but for texts that may
+    """Bytes in a string if `binary.handling.mode` is not known: base64, except for texts that may
     as well be hexadecimal digits, which raise bad_value."""
     if value.__class__ is str and _HEX(value):
         raise DecodeError(
@@ -276,14 +277,15 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def boolean(value: Any, warnings: list[str]) -> str:
-    """A truth value; connectors without one send 0 and 1."""
+    """A truth value; connectors that have none send 0 and 1."""
     if value is True or value == 1:
         return "true"
     return "false" if value is False or value == 0 else plain(value)
 
 
 def zoned_in(zone: str | None) -> Convert:
-    """ISO-8601 with zone or offset, as an instant in UTC; text without one is read in `zone`."""
+    """ISO-8601 with a zone or an offset, as an instant in UTC; text without one is read in
+    `zone`."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         text = plain(value)
@@ -303,7 +305,8 @@ zoned = zoned_in(None)
 
 
 def iso_date(value: Any, warnings: list[str]) -> str:
-    """`2023-11-21Z`, how `isostring` writes a date: it has no zone, the Z says nothing."""
+    """`2023-11-21Z`, the form in which `isostring` writes a date: a date has no zone, so the Z says
+    nothing."""
     text = plain(value).removesuffix("Z")
     return ISO_DATES.get(text) or canonical.date_text(text, warnings)
 
@@ -312,12 +315,12 @@ keeps(iso_date, texts=DATE_TEXT)
 
 
 def iso_time(value: Any, warnings: list[str]) -> str:
-    """`10:15:30.5Z`, how `isostring` writes a time without zone."""
+    """`10:15:30.5Z`, the form in which `isostring` writes a time without a zone."""
     return canonical.time_text(plain(value).removesuffix("Z"))
 
 
 def iso_timestamp(value: Any, warnings: list[str]) -> str:
-    """`2023-11-21T10:15:30Z`, how `isostring` writes a date-time without zone."""
+    """`2023-11-21T10:15:30Z`, the form in which `isostring` writes a date-time without a zone."""
     text = plain(value).removesuffix("Z")
     return ISO_TIMESTAMPS.get(text) or canonical.civil_text(text, warnings)
 

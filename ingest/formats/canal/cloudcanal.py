@@ -1,8 +1,9 @@
 """CloudCanal JSON, the default message format of CloudCanal's Kafka, RocketMQ and RabbitMQ targets.
 
 Vendor: https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type, "CloudCanal Json".
-Its one example serves INSERT, UPDATE and DELETE alike, so where it leaves a choice both are read: a
-deleted row in `data` or in `before`, `isDdl` or the older `ddl`, `tableChanges` as object or array.
+Its one example serves INSERT, UPDATE and DELETE alike. Where it leaves a choice, both forms are
+read: a deleted row in `data` or in `before`, `isDdl` or the older `ddl`, `tableChanges` as object
+or array.
 """
 
 from __future__ import annotations
@@ -72,12 +73,13 @@ _ENVELOPE = json_decoder(_Envelope)
 
 
 _MARKS = frozenset(("dbValType", "execTs", "sendTs", "isDdl"))
-"""Names that no other format's messages with an action have."""
+"""Names that appear in no other format's messages with an action."""
 _WORDS = frozenset(f'"{word}"'.encode() for word in _ENTRIES)
 
 
 def recognise(top: TopLevel) -> bool:
-    """Two of three: an `action`, a name that only CloudCanal has, its word for no row."""
+    """Whether two of three are there: an `action`, a name that only CloudCanal has, its word for no
+    row."""
     if "type" in top or not ("action" in top or "entryType" in top):
         return False
     marked = not _MARKS.isdisjoint(top)
@@ -153,7 +155,8 @@ def _op(envelope: _Envelope, warnings: list[str]) -> str:
 def _event(envelope: _Envelope, op: str, options: FormatOptions, *, warnings: list[str]) -> Event:
     """What all rows of the message share; s1 is `execTs` in milliseconds.
 
-    `pks` is empty in the vendor's examples of a table that has a key: empty is unknown.
+    `pks` is empty in the vendor's examples of a table that has a key, so an empty one means
+    unknown.
     """
     happened = micros_of(envelope.execTs, warnings, 1000)
     control = KIND_OF[op] == "control"

@@ -1,4 +1,4 @@
-"""Canal's FlatMessage: its fields, its event types, and how it is told from other JSON."""
+"""Canal's FlatMessage: its fields, its event types, and how it is distinguished from other JSON."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ROWS = {
 _CONTROLS = {**CONTROLS, "TIDB_WATERMARK": "checkpoint", "QUERY": "query"}
 _STATEMENTS = (STATEMENTS - {"QUERY"}) | {"INIT_DDL"}
 _MARKS = frozenset(("isDdl", "mysqlType", "sqlType", "pkNames", "_tidb"))
-"""Names that no other format's messages have."""
+"""Names that appear in no other format's messages."""
 _SPARSE = frozenset(("database", "table", "data", "old", "type", "es", "ts", "id", "sql", "gtid"))
-"""All that a message of Flink's, Paimon's or SeaTunnel's sink may have."""
+"""All names that a message of Flink's, Paimon's or SeaTunnel's sink may have."""
 _SPARSE_TYPES = frozenset(b'"%b"' % word for word in (b"INSERT", b"UPDATE", b"INIT", b"ROW"))
 _NONE = msgspec.Raw(b"")
 
@@ -41,7 +41,7 @@ class TiDB(msgspec.Struct, gc=False):
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """One FlatMessage; what a flavour leaves out is None or empty."""
+    """One FlatMessage; a member that a flavour leaves out is None or empty."""
 
     type: str | None = None
     isDdl: bool | None = None
@@ -68,14 +68,14 @@ class Envelope(msgspec.Struct, gc=False):
 
     @property
     def schema_name(self) -> str | None:
-        """The schema between database and table, which Huawei DRS names where the source has one;
-        Canal's own MySQL has none."""
+        """The schema between database and table, which Huawei DRS names if the source has one;
+        MySQL, Canal's own source, has none."""
         return self.schema if self.schema.__class__ is str and self.schema else None
 
     @property
     def unlogged(self) -> bool:
-        """Whether NULL stands for large objects that were not logged: OMS does so, which sends no
-        `id`; InLong sends none either, but other members that are its own."""
+        """Whether NULL stands for large objects that were not logged. OMS writes them so, and sends
+        no `id`; InLong sends none either, but has members of its own."""
         own = (self.batchId, self.ddl, self.incremental, self.dataSourceName)
         return self.id is None and self.oracleType == _NONE and all(each is None for each in own)
 
@@ -89,9 +89,10 @@ ENVELOPE = json_decoder(Envelope)
 
 
 def recognise(top: TopLevel) -> bool:
-    """`type` with a name that only Canal has; else rows written, and no name that it has not.
+    """`type` with a name that only Canal has; else rows written, and no name that Canal does not
+    have.
 
-    Without such a name nothing is deleted, emptied or reshaped (semantics.md, 69): the events
+    Without such a name nothing is deleted, emptied or reshaped (semantics.md, 69), since the events
     of many applications have a type and data too.
     """
     if "type" not in top or "action" in top:
@@ -121,11 +122,11 @@ def op_of(envelope: Envelope) -> str:
             raise DecodeError(
                 Code.BAD_SHAPE, f"expected a type of schema change beside isDdl, got {given!r}"
             )
-        # InLong's, whose type is that of a row whatever happened
+        # InLong's, whose type is that of a row in any case
         return "truncate" if empties(None, envelope.sql) else "ddl"
     if row_op is not None:
         return row_op
-    # Canal calls what its own parser of SQL cannot read a QUERY, and no DDL.
+    # Canal says QUERY, not DDL, of a statement that its own SQL parser cannot read.
     unread = word == "QUERY" and changes_schema(envelope.sql)
     if unread or envelope.is_statement or word in _STATEMENTS:
         return "truncate" if empties(word, envelope.sql) else "ddl"

@@ -1,4 +1,4 @@
-"""What a FlatMessage says of its event beside the rows."""
+"""What a FlatMessage says of its event besides the rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ingest.wire.table_changes import read as read_table_changes
 
 
 def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: list[str]) -> Event:
-    """What all rows of the message share. Raises bad_value for a time that is none.
+    """What all rows of the message share. Raises bad_value for an impossible time.
 
-    s1, s2 are `es` in milliseconds and `id`, the number of Canal's batch; TiCDC's `id` is always 0,
-    there `order_key` is its commitTs. One source goes by one of the two (semantics.md, 75).
+    s1 and s2 are `es` in milliseconds and `id`, the number of Canal's batch. TiCDC's `id` is always
+    0; there, `order_key` is its commitTs. A source is ordered by one of the two (semantics.md, 75).
     """
     happened = micros_of(envelope.es, warnings, 1000)
     number = envelope.id
@@ -46,7 +46,7 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
         order=None if happened is None or second is None else (happened // 1000, second),
         snapshot=op == "snapshot",
         broadcast=tidb is not None,
-        # The rows of one transaction have one commit time, those of one batch of Canal one id.
+        # Rows of one transaction have one commit time, and rows of one batch of Canal one id.
         crowded=True,
         event_time=happened,
         sent_time=sent_micros_of(envelope.ts, warnings),
@@ -63,7 +63,7 @@ def add_statement(
     spark: Callable[[str], str],
     warnings: list[str],
 ) -> None:
-    """Gives a schema change its statement, and the table after it where the message tells that.
+    """Gives a schema change its statement, and the table after it if the message describes it.
 
     `spark`: SQL type -> Spark type. Raises bad_shape for `tableChanges` of another shape.
     """

@@ -79,7 +79,7 @@ def tables(options: FormatOptions) -> TableDecoder:
 
 
 def _readers(options: FormatOptions) -> FlavourReaders:
-    """The readers of rows of one source."""
+    """The readers of one source's rows."""
     # Only OceanBase Cloud sends an id and bytes in base64.
     cloud = options.options["blob_encoding"] == "base64"
     return FlavourReaders(
@@ -125,7 +125,7 @@ def _changes(
     """One event a row. Raises statement_dml, no_image, image_count, unsupported."""
     op, shared = event.op, event.warnings
     assert shared is not None
-    # A message without an id is OMS's, whose numbers are JSON numbers.
+    # A message without an id is OMS's, which writes numbers as JSON numbers.
     textual, unlogged = envelope.id is not None, readers.unlogged or envelope.unlogged
     data = images(_listed(envelope), shared, textual=textual)
     old = images(envelope.old, shared, textual=textual)
@@ -194,12 +194,12 @@ def _without_rows(envelope: Envelope, olds: int) -> DecodeError:
 
 
 def _of_key(rows: Sequence[Mapping[str, Any] | None], keys: tuple[str, ...] | None) -> bool:
-    """Whether rows have no columns but those of their key."""
+    """Whether rows have no columns except those of their key."""
     return bool(keys) and all(row is not None and row.keys() == set(keys or ()) for row in rows)
 
 
 def _handle_key_only(tidb: TiDB, op: str, keep: bool) -> bool:
-    """Whether TiCDC sent only the handle key because the row was too large; a delete needs no
+    """Whether TiCDC sent only the handle key because the row was too large; a delete does not need
     more."""
     if not (tidb.onlyHandleKey or tidb.claimCheckLocation):
         return False

@@ -1,14 +1,14 @@
 """Rows of the Canal family: images in arrays, `old` beside `data`, types by name.
 
-Shared by `canal` and `cloudcanal`. What a full row is, the message's own types decide: a row that
-lacks a typed column is partial, one of only its key columns is a key. Canal sends the types of the
-columns it sends, so an update is partial, too, where it lacks a column or key that the
-source's YAML declares: so a minimal binlog row image looks.
+This is shared by `canal` and `cloudcanal`. The message's own types decide what a full row is: a row
+that lacks a typed column is partial, and a row of only its key columns is a key. Canal sends the
+types of the columns that it sends, so an update is also partial if it lacks a column or key that
+the source's YAML declares: a minimal binlog row image looks like this.
 
-What a table's rows need is worked out once and kept: `RowReaders` finds the reader of a table, its
-types and keys by the bytes of the type block, and a reader keeps, per set of column names, which of
-them have values to convert. Where all values are text, the usual case, an image becomes a row in
-place.
+What a table's rows need is worked out once and kept. `RowReaders` finds the reader of a table, its
+types and keys by the bytes of the type block, and a reader keeps for each set of column names which
+of them have values to convert. If all values are text, which is the usual case, an image becomes a
+row in place.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]
 
 
 class Shape(NamedTuple):
-    """A set of column names: those to convert, whether all are typed, how complete the row is.
+    """What is known of rows with a set of column names: which to convert, whether all are typed,
+    and how complete the row is.
 
-    `short`: it lacks a column that the YAML declares.
+    `short`: the row lacks a column that the YAML declares.
     """
 
     converts: tuple[tuple[str, Convert], ...]
@@ -74,7 +75,7 @@ class RowReader:
     def delete(self, event: Event, data: Images, index: int, *, unlogged: bool) -> None:
         """Gives a delete event its before image. Raises no_image.
 
-        `unlogged`: the producer sends NULL for large objects it does not have.
+        `unlogged`: the producer sends NULL for large objects that it does not have.
         """
         row, shape = self._row(data, index, _warnings(event))
         event.before, event.before_image = row, shape.word
@@ -88,11 +89,12 @@ class RowReader:
     ) -> None:
         """Gives an update both images. Raises no_image.
 
-        `old` holds what changed, or the whole row before: both read alike. before = after overlaid
-        with old, by presence of the name: a null in old was NULL. Without old there is no before
-        (`old_missing`), and an after without its key columns is partial: that is how a minimal
-        binlog row image looks. An old with fewer rows than data counts as none: some Canal servers
-        leave empty rows out of it, so which row is whose is not known.
+        `old` holds what changed, or the whole row before; both are read in the same way. before =
+        after overlaid with old, by presence of the name: a null in old means that the value was
+        NULL. Without old there is no before (`old_missing`), and an after without its key columns
+        is partial, as in a minimal binlog row image. An old with fewer rows than data counts as
+        none: some Canal servers leave empty rows out of it, so it is not known which row belongs to
+        which.
         """
         warnings = _warnings(event)
         after, shape = self._row(data, index, warnings)
@@ -135,7 +137,7 @@ class RowReader:
         return image, shape
 
     def without_old(self, word: str, after: Collection[str], warnings: list[str]) -> str:
-        """How complete an update's row is of whose columns before nothing was sent."""
+        """How complete an update's row is if nothing was sent of its columns before."""
         warnings.append(Code.OLD_MISSING.value)
         if self.keys and word == "full" and not all(name in after for name in self.keys):
             return doubtful(word, warnings)
@@ -158,7 +160,8 @@ class RowReader:
         return self._shapes.get(names) or self._shape(names)
 
     def readings(self, names: tuple[str, ...]) -> list[Reading]:
-        """How each of these columns is read where rows are read by column, to the same texts."""
+        """How each of these columns is read if rows are read by column, so that the texts are the
+        same."""
         return readings_of(self._columns.converts, names)
 
     def _shape(self, names: tuple[str, ...]) -> Shape:
@@ -176,7 +179,7 @@ class RowReader:
         return shape
 
     def _withhold(self, event: Event, before: Row, after: Row) -> None:
-        """Takes out the large objects that are NULL on both sides: unchanged ones come so."""
+        """Removes the large objects that are NULL on both sides, since unchanged ones come so."""
         lost = [name for name in after if name in self.lobs and after[name] is None]
         lost = [name for name in lost if before[name] is None]
         for name in lost:
@@ -193,7 +196,7 @@ class RowReader:
 class RowReaders:
     """Remembers the reader of each table, map of types and set of keys.
 
-    `unlogged`: whatever their messages look like, NULL stands for large objects not logged.
+    `unlogged`: NULL stands for large objects that were not logged, whatever the messages look like.
     """
 
     def __init__(self, types: NamedTypes, *, unlogged: bool = False) -> None:
@@ -207,7 +210,7 @@ class RowReaders:
     ) -> RowReader:
         """The reader of `table` by its type names."""
         key = (table, bytes(names), b"", keys)
-        # To compare with the last is cheaper than to hash a block of types.
+        # Comparing with the last block of types is cheaper than hashing one.
         last = self._last
         if last is not None and last[0] == key:
             return last[1]
@@ -235,8 +238,8 @@ class RowReaders:
 
 
 class FlavourReaders(NamedTuple):
-    """The readers of one source by whether a message has an `id`: OMS, which sends none, writes
-    values otherwise than Canal."""
+    """The readers of one source, by whether a message has an `id`: OMS, which sends none, writes
+    values in another way than Canal."""
 
     with_id: RowReaders
     without_id: RowReaders
@@ -253,7 +256,7 @@ def _warnings(event: Event) -> list[str]:
 
 
 def doubtful(word: str, warnings: list[str]) -> str:
-    """How complete a row is of which something is missing after all."""
+    """How complete a row is after something turned out to be missing."""
     if word != "full":
         return word
     warnings.append(Code.PARTIAL_IMAGE.value)

@@ -1,8 +1,8 @@
 """Canal's row changes read by column: the regular messages of a batch, table by table.
 
-Regular is a message of one row, in an envelope as the topic's others have it, whose values are
-scalars; of an update, `old` has columns of the row alone. What a row needs and how complete it is,
-`RowReader` knows, as it does for one message.
+A message is regular if it has one row, an envelope like the others of its topic, and only scalar
+values; in an update, `old` must only have columns of the row. `RowReader` knows what a row needs
+and how complete it is, as it does for a single message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Sent(msgspec.Struct, gc=False):
 
 
 class _Table(NamedTuple):
-    """What changes that are read together have in common."""
+    """What changes have in common that are read together."""
 
     names: TableName
     types: bytes
@@ -80,7 +80,7 @@ class Tables:
     def _tables(
         self, found: list[_Sent], images: Sequence[dict[str, Any] | None]
     ) -> dict[_Table, list[_Sent]]:
-        """The changes by their table, without those of which an image is not regular."""
+        """The changes by their table, without those with an image that is not regular."""
         tables: dict[_Table, list[_Sent]] = {}
         last: tuple[object, ...] = ()
         group: list[_Sent] = []
@@ -98,7 +98,7 @@ class Tables:
                 and envelope.id == 0
                 and row.keys() == {*(envelope.pkNames or ())}
             ):
-                # Of TiCDC, whose rows may be of the key alone.
+                # A message of TiCDC, whose rows may be the key alone.
                 continue
             known = (
                 envelope.database,
@@ -111,7 +111,7 @@ class Tables:
                 bytes(envelope.sqlType),
                 columns := tuple(row),
             )
-            # A change has mostly the table of the one before.
+            # A change mostly has the table of the one before.
             if known != last:
                 group = tables.setdefault(self._table(envelope, columns), [])
                 last = known
@@ -140,7 +140,7 @@ class Tables:
     def _changes(self, table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
         reader = self._reader(table)
         if table.unlogged and reader.lobs:
-            # which of them are left out, each row tells
+            # each row tells which of them are left out
             return []
         rows = text_rows(images, [one.row for one in group], reader.readings(table.columns))
         if rows.odd:
@@ -207,7 +207,7 @@ def _table_changes(
 
 
 def _sent(at: int, envelope: Envelope, texts: list[bytes]) -> _Sent | None:
-    """A change with its images, which join `texts`; None where the message is not regular."""
+    """A change with its images, which join `texts`; None if the message is not regular."""
     tidb = envelope.tidb
     if tidb is not None and (tidb.onlyHandleKey or tidb.claimCheckLocation):
         return None
@@ -245,8 +245,8 @@ def _varying_of(group: list[_Sent], options: FormatOptions) -> Varying:
 
 
 def _plain_varying(group: list[_Sent], envelopes: list[Envelope]) -> Varying | None:
-    """The same by column, where all times and numbers are as Canal sends them; None where one has
-    to be looked at."""
+    """The same by column, if all times and numbers are as Canal sends them; None if one of them
+    must be examined."""
     times = plain_millis([one.es for one in envelopes])
     sent_times = plain_millis([one.ts for one in envelopes])
     ids = [one.id for one in envelopes]
@@ -270,7 +270,8 @@ def _plain_varying(group: list[_Sent], envelopes: list[Envelope]) -> Varying | N
 
 
 class _ChangeDetails:
-    """Tells of each change of a table how complete its rows are, and what was before an update."""
+    """Works out, for each change of a table, how complete its rows are, and the row before an
+    update."""
 
     def __init__(self, table: _Table, reader: RowReader, rows: TextRows) -> None:
         self._reader = reader
@@ -281,7 +282,7 @@ class _ChangeDetails:
         self._doubts = rows.doubts
 
     def word(self, sent: _Sent, images: SentImages, *, warnings: list[str]) -> str:
-        """How complete a change's row is; `warnings` are told what is doubtful in it."""
+        """How complete a change's row is; doubts about it are added to `warnings`."""
         shape = self._shape
         if shape.word != "full":
             warnings.append(Code.PARTIAL_IMAGE.value)
@@ -301,8 +302,8 @@ class _ChangeDetails:
     def before(
         self, row: Texts, place: int, images: SentImages, *, warnings: list[str]
     ) -> Texts | None:
-        """The row before an update: that after it, overlaid with what changed, which stands at a
-        place of the images; None where that has to be read by itself."""
+        """The row before an update: the row after it, overlaid with what changed, which stands at a
+        place of the images; None if that must be read by itself."""
         old, raw = images.read[place] or {}, images.texts[place]
         if 0 in old.values() and jsontext.has_negative_zero(raw):
             return None
@@ -317,5 +318,5 @@ class _ChangeDetails:
         return tuple(before)
 
     def without_old(self, word: str, warnings: list[str]) -> str:
-        """How complete the row is of an update of which nothing before it was sent."""
+        """How complete the row of an update is if nothing was sent of the row before."""
         return self._reader.without_old(word, self._names, warnings)

@@ -1,8 +1,8 @@
 """Column types as Canal and CloudCanal name them: a map of type names beside a map of JDBC codes.
 
 The names (`mysqlType`, `dbValType`) are the types. The codes (`sqlType`, `jdbcType`) only help to
-read a value whose column has no name: they belong to the value, not to the column (Canal promotes
-the code of a large unsigned value), so no column type is derived from them.
+read a value whose column has no type name. They belong to the value, not to the column (Canal
+promotes the code of a large unsigned value), so no column type is derived from them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _NAME_OF_CODE = {
     2004: "blob",
     2014: "timestamp with time zone",
 }
-"""JDBC codes that say one thing only; 93 is DATETIME and TIMESTAMP, -2 to -4 text, SET and blob."""
+"""JDBC codes with one meaning only; 93 is DATETIME and TIMESTAMP, -2 to -4 are text, SET and
+blob."""
 
 _ANY_BIT = dict.fromkeys(("bit", "BIT"), "bit(64)")
-"""TiCDC and Tencent's DTS send types without their lengths: a bare BIT is any BIT(n)."""
+"""TiCDC and Tencent's DTS send types without their lengths, so BIT alone is any BIT(n)."""
 
 
 class TableColumns(NamedTuple):
@@ -58,7 +59,7 @@ class TableColumns(NamedTuple):
 class NamedTypes:
     """Builds the columns of a table from its map of type names; the caller remembers them.
 
-    `latin1`: bytes are written with a character for each.
+    `latin1`: bytes are written as one character each.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class NamedTypes:
 
     def of(self, table: TableName, names: bytes, codes: bytes) -> TableColumns:
         """The columns of `table` by its type names; those without one are read by JDBC code."""
-        # OceanBase's open-source Canal names no type where the value is NULL: "" is no type.
+        # OceanBase's open-source Canal names no type if the value is NULL, so "" is no type.
         sent = {name: type_ for name, type_ in _object(_NAMES, names).items() if type_}
         columns = self._tables.of(table, names, sent.items)
         coded = {name for name, type_ in sent.items() if self._latin1 and _SIZED_TEXT(type_)}
@@ -120,7 +121,7 @@ _SIZED_TEXT = re.compile(r"\s*(?:tiny|medium|long)?text\s*\(", re.IGNORECASE).ma
 
 
 def _utf8_of_latin1(value: Any, warnings: list[str]) -> str:
-    """Text whose bytes were written with a character for each."""
+    """Text whose bytes were written as one character each."""
     text = plain(value)
     try:
         return text.encode("latin-1").decode()
@@ -130,7 +131,7 @@ def _utf8_of_latin1(value: Any, warnings: list[str]) -> str:
 
 
 def _object(decoder: msgspec.json.Decoder[dict[str, Any]], text: bytes) -> dict[str, Any]:
-    """A map of types; empty for null and for nothing. Raises bad_shape."""
+    """A map of types; empty for null and for no text. Raises bad_shape."""
     if not text or text == b"null":
         return {}
     return parse_part(text, decoder.decode, expected="an object, column to type")

@@ -93,7 +93,7 @@ def _images(event: Event, payload: Payload, *, rows: TypedRows, warnings: list[s
 
 
 def _halve(event: Event, lone: bool) -> None:
-    """Marks the before-half of an update, which waits for the after-half of its sequenceId."""
+    """Marks the before-half of an update, which waits for the after-half with its sequenceId."""
     if not lone:
         raise DecodeError(
             Code.IMAGE_COUNT,

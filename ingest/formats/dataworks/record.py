@@ -1,5 +1,5 @@
 """A StreamX record: its envelope as structs, the table that its schema block describes, and what it
-says beside its images."""
+says besides its images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingest.wire.scalars import Scalar, micros_of, number_of, sent_micros_of, te
 from ingest.wire.typed_rows import TypedRows
 
 BEFORE = frozenset(("UPDATE_BEFOR", "UPDATE_BEFORE"))
-"""StreamX spells it without its last letter."""
+"""StreamX writes it without its last letter."""
 _OPS = {**ROWS, **dict.fromkeys((*sorted(BEFORE), "UPDATE_AFTER"), "update"), **CONTROLS}
 VERSIONS = frozenset(("0.0.1", "1.0.0"))
 _NOTHING = msgspec.Raw(b"")
@@ -57,7 +57,7 @@ class Times(msgspec.Struct, gc=False):
 
 
 class Ddl(msgspec.Struct, gc=False):
-    # `ddlMeta` beside it is a serialised Java object, which nobody should open.
+    # `ddlMeta` beside it is a serialised Java object, which must not be opened.
     text: str | None = None
 
 
@@ -83,7 +83,7 @@ _SCHEMA = json_decoder(_Schema | None)
 
 
 class Table(NamedTuple):
-    """What the `schema` block says; it is the same for every row of a table."""
+    """What the `schema` block says, which is the same for every row of a table."""
 
     db: str | None
     schema: str | None
@@ -103,7 +103,7 @@ class TablesOfSchemas:
 
     def of(self, raw: msgspec.Raw) -> Table:
         block = bytes(raw)
-        # To compare with the last is cheaper than to hash a block.
+        # Comparing with the last block is cheaper than hashing one.
         last = self._last
         if last is not None and last[0] == block:
             return last[1]
@@ -135,7 +135,7 @@ class TablesOfSchemas:
 
 
 def _hidden(schema: _Schema, source: _Source) -> frozenset[str]:
-    """The row ids that stand among the columns of a table that has a key of its own."""
+    """The row ids that stand among the columns although the table has a key of its own."""
     names = (column.name for column in schema.dataColumn or ()) if schema.primaryKey else ()
     oracle = (source.dbType or "").lower() == "oracle"
     found = (name for name in names if name in ROW_IDS or (oracle and name.lower() == "rowid"))
@@ -143,7 +143,8 @@ def _hidden(schema: _Schema, source: _Source) -> frozenset[str]:
 
 
 def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
-    """The primary key, else the row id that RDS hides in a table without, else Oracle's rowid."""
+    """The primary key; else the row id that RDS hides in a table without one; else Oracle's
+    rowid."""
     if schema.primaryKey:
         return tuple(schema.primaryKey)
     names = [column.name for column in schema.dataColumn or ()]
@@ -156,7 +157,7 @@ def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
 
 
 def op_of(record: Record, warnings: list[str]) -> str:
-    """What happened, in the product's words. Raises unknown_op."""
+    """The operation, in the product's words. Raises unknown_op."""
     payload = record.payload
     word = (payload.op or "").upper()
     op = _OPS.get(word)
@@ -171,7 +172,7 @@ def op_of(record: Record, warnings: list[str]) -> str:
 
 
 def record_event(record: Record, op: str, table: Table, *, warnings: list[str]) -> Event:
-    """What a record of `table` says beside its images. Raises bad_value."""
+    """What a record of `table` says besides its images. Raises bad_value."""
     if record.version not in VERSIONS:
         warnings.append(Code.UNKNOWN_VERSION.value)
     payload = record.payload

@@ -1,7 +1,7 @@
 """StreamX read by column: the regular row changes of a batch, table by table.
 
-Regular is a record in an envelope as the topic's others have it, whose images have one set of
-columns of scalar values. What it says is read by the functions that read one record: `op_of`,
+A record is regular if its envelope is like the others of its topic and its images have the same
+columns with scalar values. It is read by the functions that read a single record: `op_of`,
 `record_event`, `TypedRows`.
 """
 
@@ -86,7 +86,7 @@ class Tables:
         )
 
     def _sent(self, at: int, record: Record, value: bytes, *, texts: list[bytes]) -> _Sent | None:
-        """A change with its images, which join `texts`; None where the message is not regular."""
+        """A change with its images, which join `texts`; None if the message is not regular."""
         payload = record.payload
         if payload.op is None or payload.op.upper() in BEFORE:
             return None
@@ -115,8 +115,9 @@ class Tables:
         )
 
     def _table(self, schema: msgspec.Raw, value: bytes) -> Table:
-        """The table of a schema block, which is that of others mostly; of one not met before it is
-        seen that no name of it stands twice. Raises contradiction and what cannot be read."""
+        """The table of a schema block, which is mostly that of other messages; a new block is
+        checked for names that stand twice. Raises contradiction, and the errors of a block that
+        cannot be read."""
         block = bytes(schema)
         last = self._last
         if last is not None and last[0] == block:
@@ -132,7 +133,7 @@ class Tables:
 def _tables(
     found: list[_Sent], images: Sequence[dict[str, Any] | None]
 ) -> dict[tuple[Table, tuple[str, ...]], list[_Sent]]:
-    """The changes by their table and columns, without those of which an image is not regular."""
+    """The changes by their table and columns, without those with an image that is not regular."""
     tables: dict[tuple[Table, tuple[str, ...]], list[_Sent]] = {}
     last: tuple[Table, tuple[str, ...]] | None = None
     group: list[_Sent] = []
@@ -144,7 +145,7 @@ def _tables(
         columns = columns_of(images, sent.before, sent.after)
         if columns is None:
             continue
-        # A change has mostly the table of the one before.
+        # A change mostly has the table of the one before.
         if last is None or last[0] is not table or last[1] != columns:
             last = table, columns
             group = tables.setdefault(last, [])
@@ -153,13 +154,13 @@ def _tables(
 
 
 def _image(side: Side | None) -> bytes | None:
-    """The image of a side as it was sent; None where there is none."""
+    """The image of a side as it was sent; None if there is none."""
     text = bytes(side.dataColumn) if side is not None else b""
     return None if text in _NO_IMAGE else text
 
 
 def _fits(op: str, has_before: bool, has_after: bool) -> bool:
-    """Whether a change has the images of its op, and no other."""
+    """Whether a change has the images of its op, and no others."""
     if op == "delete":
         return has_before and not has_after
     return has_after and (op == "update" or not has_before)
@@ -224,8 +225,8 @@ def _varying_of(group: list[_Sent], table: Table) -> Varying:
 
 
 def _plain_varying(group: list[_Sent]) -> Varying | None:
-    """The same by column, where all times and numbers are as DataWorks sends them; None where one
-    has to be looked at."""
+    """The same by column, if all times and numbers are as DataWorks sends them; None if one of them
+    must be examined."""
     payloads = [sent.record.payload for sent in group]
     times = [payload.timestamp for payload in payloads]
     sequences = [payload.sequenceId for payload in payloads]
@@ -255,7 +256,7 @@ def _warn(
     *,
     of_columns: Sequence[str],
 ) -> None:
-    """Adds to the warnings of the changes those of their images, and that one is missing."""
+    """Adds the warnings of their images, and of missing ones, to the warnings of the changes."""
     for sent, own in zip(group, warnings, strict=True):
         if of_columns or rows.doubts:
             for place in (sent.before, sent.after):

@@ -13,7 +13,7 @@ from ingest.values.source_types import parse_type, spark_type, types_of
 from ingest.wire.declared import Columns, Convert, in_any_case, in_sent_names, plain
 
 _PARTS = {"date": slice(0, 10), "time": slice(11, None), "timestamp_ntz": slice(None)}
-"""What a declared type keeps of a zone-less `yyyy-MM-dd HH:mm:ss[.f]`."""
+"""The part of a zone-less `yyyy-MM-dd HH:mm:ss[.f]` that a declared type keeps."""
 
 
 def columns_of(
@@ -22,7 +22,7 @@ def columns_of(
     """The columns of a table: the message's own types `sent`, overruled by the YAML's `declared`.
 
     `family` is the type family of the source's database, whose types the YAML names. A DATE is an
-    instant; declared as a zone-less type it is what clocks in `zone` showed.
+    instant; declared as a zone-less type, it is the time that clocks in `zone` showed.
     """
     declared = in_sent_names(declared, sent)
     convert, instant = oms_converter(family, zone), _instant_in(zone)
@@ -70,7 +70,7 @@ def _of_date(kept: str, zone: str | None) -> Convert | None:
 
 
 def _instant_in(zone: str | None) -> Convert:
-    """Converter of a DATE to an instant; where it is a text without zone, that of `zone`."""
+    """Converter of a DATE to an instant; a text without a zone is read in `zone`."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         millis = value if value.__class__ is int else _millis(value)

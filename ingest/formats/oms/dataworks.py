@@ -1,8 +1,8 @@
 """OMS DataWorks JSON, version 2.0.
 
 Vendor: OceanBase Migration Service, "Data formats" (Chinese edition, document 415643), section
-"Dataworks JSON". The event types are Canal's, as in the StreamX format, which names its members
-otherwise.
+"Dataworks JSON". The event types are Canal's, as in the StreamX format, whose members have other
+names.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _SCHEMA = json_decoder(_Schema | None)
 
 
 class _Table(NamedTuple):
-    """What the `schema` block says; it is the same for every row of a table."""
+    """What the `schema` block says, which is the same for every row of a table."""
 
     db: str | None
     schema: str | None

@@ -57,7 +57,7 @@ def decoder(options: FormatOptions) -> Decoder:
 def _state(event: Event, record: Record, warnings: list[str]) -> None:
     """A DDL record: one of its images is `{"ddl": "<statement>"}` and nothing else.
 
-    Documented is `postStruct`. Raises contradiction where there are columns beside it.
+    `postStruct` is the documented one. Raises contradiction if there are columns beside it.
     """
     after, before = (image(raw, warnings) or {} for raw in (record.postStruct, record.prevStruct))
     statement = after.pop("ddl", None) or before.pop("ddl", None)

@@ -22,9 +22,8 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 class LightTypes:
     """Takes the types off an image.
 
-    The block stands last in an image and is the same for every row of a table, so it is cut off by
-    its bytes and looked up by them. An image that holds it elsewhere is taken apart member by
-    member.
+    The block stands last in an image and is the same for every row of a table, so it is cut off and
+    looked up by its bytes. An image that has it elsewhere is taken apart member by member.
     """
 
     def __init__(self, options: FormatOptions) -> None:
@@ -32,9 +31,9 @@ class LightTypes:
         self._blocks: Memo[bytes, dict[str, str] | None] = Memo(most=10_000)
 
     def split(self, raw: msgspec.Raw, table: TableName, family: str) -> tuple[bytes, TypedRows]:
-        """The image without its types, and the columns these describe.
+        """The image without its types, and the columns that these describe.
 
-        Where `__light_type` is not an object of `{"schemaType": …}`, it is a column like others.
+        If `__light_type` is no object of `{"schemaType": …}`, it is a column like others.
         """
         text = bytes(raw)
         at = text.rfind(_TOKEN)
@@ -61,7 +60,7 @@ class LightTypes:
         return text, self._types.of(table, family=family, key=block, sent=lambda: types)
 
     def _sent(self, block: bytes) -> dict[str, str] | None:
-        """Column -> type name of `"__light_type":{…}}`; None where it is not such a block."""
+        """Column -> type name of `"__light_type":{…}}`; None if it is no such block."""
         try:
             return self._blocks[block]
         except KeyError:

@@ -15,7 +15,7 @@ _LITERALS = ("\\u0001", "/u0001")
 
 
 class SentKey(NamedTuple):
-    """Key columns; their values now and before, None where the row's own are to be taken."""
+    """Key columns, and their values now and before; None if the row's own values must be taken."""
 
     columns: tuple[str, ...] | None
     key: Row | None = None
@@ -30,9 +30,9 @@ def sent_key(
     before: Row | None,
     warnings: list[str],
 ) -> SentKey:
-    """The key of a change; its values only where `row`, the row now, lacks one of the columns.
+    """The key of a change; its values only if `row`, the row now, lacks one of the columns.
 
-    Warns `key_not_in_image` then, and `key_split` where names and values do not pair up by U+0001.
+    It then warns `key_not_in_image`, and `key_split` if names and values do not pair up by U+0001.
     """
     if not names_text:
         return SentKey(None)
@@ -64,7 +64,7 @@ def sent_key(
     return SentKey(
         names,
         {name: row.get(name, value) for name, value in pairs.items()},
-        # The values sent are of one side: the other is known where a part of it is in the row.
+        # The values sent are of one side; the other is known if a part of it is in the row.
         {name: before.get(name, value) for name, value in pairs.items()}
         if before is not None and any(name in before for name in names)
         else None,

@@ -1,4 +1,4 @@
-"""The record of OMS Default: its envelope, and what that says of its event beside the rows.
+"""The record of OMS Default: its envelope, and what that says of its event besides the rows.
 
 Vendor: OceanBase Migration Service, "Data formats" (Chinese edition, document 415643), section
 "Default JSON".
@@ -64,7 +64,7 @@ RECORD = json_decoder(Record)
 
 
 def op_of(record: Record) -> str:
-    """What happened, in the product's words. Raises unknown_op."""
+    """The operation, in the product's words. Raises unknown_op."""
     word = record.recordType
     op = _OPS.get(word or "") or _OPS.get((word or "").upper())
     if op is None:
@@ -73,14 +73,14 @@ def op_of(record: Record) -> str:
 
 
 def tenant_and_database(meta: Meta, options: FormatOptions) -> tuple[str | None, str | None]:
-    """The tenant of OceanBase, where there is one, and the database. Raises unsupported."""
+    """The tenant of OceanBase, if there is one, and the database. Raises unsupported."""
     return _names(meta.db, meta.dbType, options.options.get("tenant") or None)
 
 
 def record_event(
     record: Record, meta: Meta, options: FormatOptions, *, warnings: list[str]
 ) -> Event:
-    """What a record says beside its images. Raises unknown_op, unsupported, bad_value."""
+    """What a record says besides its images. Raises unknown_op, unsupported, bad_value."""
     op = op_of(record)
     unit = options.options.get("sequence_unit", "auto")
     tenant, db = tenant_and_database(meta, options)
@@ -101,8 +101,8 @@ def record_event(
 
 
 class Images(NamedTuple):
-    """The images of a record without their types, each with the columns that it is read by;
-    `before` is None where there is none."""
+    """The images of a record without their types, each with the columns by which it is read;
+    `before` is None if there is none."""
 
     before: bytes | None
     before_table: TypedRows
@@ -113,7 +113,7 @@ class Images(NamedTuple):
 def split_images(
     record: Record, names: TableName, meta: Meta, *, light_types: LightTypes
 ) -> Images:
-    """The images of table `names`; either may name the types of both."""
+    """The images of table `names`; either may name the types for both."""
     family = _family(meta.dbType)
     raw, table = light_types.split(record.postStruct, names, family)
     if bytes(record.prevStruct) in _NULL:
@@ -127,8 +127,8 @@ def split_images(
 def _names(db: str | None, kind: str | None, tenant: str | None) -> tuple[str | None, str | None]:
     """Tenant and database; OceanBase sources put their tenant and a dot in front.
 
-    Raises unsupported for a tenant that is not the source's one. Where the source names none, gold
-    sees to it that a table is one tenant's.
+    Raises unsupported for a tenant that is not the source's. If the source names none, gold makes
+    sure that a table belongs to one tenant.
     """
     if db is None or "." not in db or not (kind or "").upper().startswith(("OB_", "OCEAN")):
         return None, db or None

@@ -58,7 +58,7 @@ class _Record(msgspec.Struct, gc=False):
 
 _RECORD = json_decoder(_Record)
 _MARKS = frozenset(("rowid", "scn", "posttime"))
-"""Names in `meta` that no other format's messages have."""
+"""Names in `meta` that appear in no other format's messages."""
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -106,7 +106,7 @@ def decoder(options: FormatOptions) -> Decoder:
         row = event.after if event.after is not None else event.before or {}
         has = lowered(row) >= lowered(names)
         if event.key and len(names) == len(event.key) and not has:
-            # What the update did not change is not in its row.
+            # Columns that the update did not change are not in its row.
             event.key_columns = tuple(names)
             event.key = dict(zip(names, event.key.values(), strict=True))
         yield event
@@ -123,7 +123,7 @@ def _names(text: str | None) -> tuple[str | None, str | None]:
 
 
 def _row_id(meta: _Meta, warnings: list[str]) -> Row | None:
-    """The key's values by their number, "0" first: the message does not name the columns.
+    """The key's values by their number, "0" first, since the message does not name the columns.
 
     `rowid` is the table, a hyphen, and the values joined by U+0001.
     """
@@ -154,9 +154,9 @@ def _images(event: Event, record: _Record, table: TypedRows, *, warnings: list[s
                 warnings.append(Code.OLD_MISSING.value)
             event.before, event.after = before, {**before, **changed}
             event.unavailable = _unchanged(before, event.after, changed, table=table)
-            # Nothing but unchanged large objects may have stood there.
+            # Only unchanged large objects may have stood there.
             event.before = event.before or None
-    # Without `key` an update tells only what changed.
+    # Without `key`, an update tells only what changed.
     partial = event.unavailable or (event.op == "update" and event.before is None)
     word = "partial" if partial else "full"
     if partial:

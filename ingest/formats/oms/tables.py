@@ -1,8 +1,8 @@
 """OMS Default read by column: the regular row changes of a batch, table by table.
 
-Regular is a record in an envelope as the topic's others have it, whose images have one set of
-columns of scalar values, none of them a large object that may have been left out. What it says is
-read by the functions that read one record: `op_of`, `record_event` and those that it calls,
+A record is regular if its envelope is like the others of its topic and its images have the same
+columns with scalar values, none of which is a large object that may have been left out. It is read
+by the functions that read a single record: `op_of`, `record_event` and those that it calls,
 `split_images`, `sent_key`, `TypedRows`.
 """
 
@@ -56,7 +56,7 @@ class _Sent(msgspec.Struct, gc=False):
 
 
 class _Table(NamedTuple):
-    """What changes that are read together have in common; `keys`: their columns as sent."""
+    """What changes have in common that are read together; `keys`: their columns as sent."""
 
     names: TableName
     rows: TypedRows
@@ -89,7 +89,7 @@ class Tables:
         )
 
     def _sent(self, at: int, record: Record, texts: list[bytes]) -> _Sent | None:
-        """A change with its images, which join `texts`; None where the message is not regular."""
+        """A change with its images, which join `texts`; None if the message is not regular."""
         meta = record.allMetaData
         if meta is None:
             return None
@@ -118,7 +118,7 @@ class Tables:
 def _tables(
     found: list[_Sent], images: Sequence[dict[str, Any] | None]
 ) -> dict[_Table, list[_Sent]]:
-    """The changes by their table, without those of which an image is not regular."""
+    """The changes by their table, without those with an image that is not regular."""
     tables: dict[_Table, list[_Sent]] = {}
     last: _Table | None = None
     group: list[_Sent] = []
@@ -127,7 +127,7 @@ def _tables(
         if columns is not None:
             names = (sent.db, None, sent.meta.table_name or None)
             table = _Table(names, sent.table, sent.meta.record_primary_key, columns)
-            # A change has mostly the table of the one before.
+            # A change mostly has the table of the one before.
             if table != last:
                 last, group = table, tables.setdefault(table, [])
             group.append(sent)
@@ -146,7 +146,7 @@ def _fits(op: str, images: Images, has_after: bool) -> bool:
 def _changes(
     table: _Table, group: list[_Sent], images: SentImages, *, options: FormatOptions
 ) -> list[Changes]:
-    """The changes of a table, those apart of which the same columns are unavailable."""
+    """The changes of a table; those in which the same columns are unavailable come together."""
     keys = key_names(table.keys)
     if not keys.issubset(table.columns):
         return []
@@ -169,7 +169,7 @@ def _changes(
 def _losses(
     table: _Table, group: list[_Sent], rows: TextRows, *, keys: frozenset[str]
 ) -> list[tuple[int, ...]]:
-    """The columns of each change whose NULL says nothing, as their places."""
+    """For each change, the places of the columns whose NULL says nothing."""
     withheld: dict[tuple[str, bool], list[int]] = {}
     for op in _ROWS:
         for paired in (True, False):
@@ -200,7 +200,7 @@ def _with_losses(
     fields: dict[str, Sequence[Any]],
     lost: tuple[int, ...],
 ) -> Changes:
-    """The changes of which the same columns are unavailable."""
+    """The changes in which the same columns are unavailable."""
     shape = table.rows.shape(table.columns)
     keys = key_columns(table.keys)
     columns: dict[str, str | None] = dict.fromkeys(table.columns)
@@ -262,7 +262,7 @@ def _varying_of(group: list[_Sent], options: FormatOptions) -> Varying:
 
 
 def _plain_varying(group: list[_Sent], options: FormatOptions) -> Varying | None:
-    """The same by column; None where of one a time or number is in doubt."""
+    """The same by column; None if a time or number of one is in doubt."""
     metas = [sent.meta for sent in group]
     unit = options.options.get("sequence_unit", "auto")
     doubts: list[str] = []

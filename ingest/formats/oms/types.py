@@ -13,7 +13,7 @@ from ingest.wire.typed_rows import TypedRows
 
 
 class OmsTypes:
-    """Remembers, per table, type family and type block, its columns."""
+    """Remembers the columns of each table, type family and type block."""
 
     def __init__(self, options: FormatOptions) -> None:
         self._options = options
@@ -32,8 +32,8 @@ class OmsTypes:
         """The columns of `table` whose message sent the type names `sent()`.
 
         `family` is that of the source's database (`ingest.values.source_types.family_of`); `key`
-        stands for the sent types and the table's key columns `keys`: equal ones must mean equal
-        both.
+        stands for the sent types and the table's key columns `keys`: if it is equal, both must be
+        equal.
         """
         found = self._memo.get((table, family, key))
         if found is None:
@@ -66,9 +66,9 @@ class OmsTypes:
 
 
 def _large(known: str, sent: str | None) -> bool:
-    """Whether a column may be a large object, by the type that is known and the one that was sent.
+    """Whether a column may be a large object, by the type that is known and the type that was sent.
 
-    Where the YAML alone tells it, Spark's `string` and `binary` may stand for one.
+    If only the YAML tells the type, Spark's `string` and `binary` may stand for one.
     """
     if sent is None:
         return parse_type(known).name in LOBS | {"string", "binary"}

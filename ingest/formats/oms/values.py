@@ -1,4 +1,4 @@
-"""How OMS writes values, by the type names it sends: its text mapping to one canonical text.
+"""How OMS writes values of the types that it names: its text mapping to one canonical text.
 
 Vendor: OceanBase Migration Service, "Data formats", mapping of OceanBase types to text protocols
 (MySQL and Oracle tenants); shared by the Default, DataWorks and SharePlex serialisations.
@@ -21,7 +21,7 @@ LOBS = frozenset(
     "longblob geometry point linestring polygon multipoint multilinestring multipolygon "
     "geometrycollection geomcollection sdo_geometry roaringbitmap".split()
 )
-"""Types whose value OMS leaves out, as NULL, of updates that do not change it."""
+"""Types whose value OMS leaves out of updates that do not change it, by sending NULL."""
 
 
 def oms_spark_type(family: str) -> Callable[[str], str]:
@@ -60,7 +60,7 @@ def oms_converter(family: str, zone: str | None) -> Callable[[str], Convert | No
 
 
 def instant(zone: str | None) -> Convert:
-    """Converter to an instant, of a date-time text or of an epoch number."""
+    """Converter to an instant, from a date-time text or an epoch number."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         text = plain(value)
@@ -73,7 +73,8 @@ def instant(zone: str | None) -> Convert:
 
 
 def civil(zone: str | None) -> Convert:
-    """Converter to a zone-less date-time: what clocks in `zone` show where an epoch number came."""
+    """Converter to a zone-less date-time; an epoch number gives the time that clocks in `zone`
+    show."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         text = plain(value)
@@ -88,11 +89,12 @@ def civil(zone: str | None) -> Convert:
 
 
 def epoch_of(text: str, warnings: list[str]) -> tuple[int, int] | None:
-    """An epoch number as (count, units to a second); None where `text` is something else.
+    """An epoch number as (count, units to a second); None if `text` is something else.
 
-    Up to 11 digits before the point are seconds with a decimal fraction: `1606233662.012345`. 12
-    to 14 are milliseconds, and a fraction behind them is the nanoseconds of the second:
-    `1590315269000.123456789`. Where the two disagree the milliseconds stand, `time_ambiguous`.
+    Up to 11 digits before the point are seconds with a decimal fraction: `1606233662.012345`. 12 to
+    14 digits are milliseconds, and a fraction behind them is the nanoseconds of the second:
+    `1590315269000.123456789`. If the two disagree, the milliseconds count, with the warning
+    `time_ambiguous`.
     """
     whole, _, digits = text.partition(".")
     size = len(whole.removeprefix("-"))
@@ -115,7 +117,7 @@ def epoch_of(text: str, warnings: list[str]) -> tuple[int, int] | None:
 
 
 def base64_text(value: Any, warnings: list[str]) -> str:
-    """Bytes as sent; warns `bad_base64` where the text is not what Java's encoder writes."""
+    """Bytes as sent; warns `bad_base64` if the text is not what Java's encoder writes."""
     text = plain(value)
     try:
         binascii.a2b_base64(text, strict_mode=True)
@@ -131,7 +133,8 @@ def truth(value: Any, warnings: list[str]) -> str:
 
 
 def _bit(value: Any, warnings: list[str]) -> str:
-    """A BIT as the unsigned integer of its bytes: streams drop leading zero bytes, scans do not."""
+    """A BIT as the unsigned integer of its bytes; streams drop leading zero bytes, and scans do
+    not."""
     text = plain(value)
     if value.__class__ is not str or len(text) % 4:
         return text

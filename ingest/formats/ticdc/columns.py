@@ -1,7 +1,7 @@
 """Columns of TiCDC's Open protocol: a type code, flags and a value each.
 
-What the codes leave out is not known: precision and scale of a DECIMAL, labels of ENUM and SET,
-which come as numbers, lengths. The source's YAML can name such types.
+The codes leave some things out: precision and scale of a DECIMAL, the labels of ENUM and SET, whose
+values come as numbers, and lengths. The source's YAML can name such types.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _SHORT = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, 
 
 
 class Column(msgspec.Struct, gc=False):
-    """Type code, where handle, flags, value; older versions of TiCDC send no flags."""
+    """Type code, the mark of a handle column, flags, value; older versions of TiCDC send no
+    flags."""
 
     t: int
     h: bool = False
@@ -45,7 +46,7 @@ class Column(msgspec.Struct, gc=False):
 
 
 class Read(NamedTuple):
-    """What a row's columns say: its key columns, its types."""
+    """What a row's columns say: its key columns and its types."""
 
     keys: tuple[str, ...] | None
     types: Types | None
@@ -59,7 +60,7 @@ class OpenRows:
         by_sql_type = sql_converter(texts)
 
         def convert(source_type: str) -> Convert | None:
-            # Of a BIT without a length nothing says that it is a flag.
+            # Nothing says that a BIT without a length is a flag.
             return None if source_type == "bit" else by_sql_type(source_type)
 
         self._tables = TableRows(options, texts, convert=convert, spark=_spark)
@@ -111,7 +112,7 @@ def _spark(source_type: str) -> str:
 
 
 def _decoded(name: str, code: int, flags: int, *, text: str, warnings: list[str]) -> str:
-    """A string: of large ones the base64 of text is undone; bytes become base64."""
+    """A string; large texts come as base64, which is undone, and bytes become base64."""
     if code in _LARGE:
         if flags & _BINARY:
             return text
@@ -127,7 +128,7 @@ def _decoded(name: str, code: int, flags: int, *, text: str, warnings: list[str]
 
 
 def _unquoted(name: str, text: str) -> bytes:
-    """Bytes as Go's strconv.Quote writes them, without the quotes around. Raises bad_value."""
+    """Bytes as Go's strconv.Quote writes them, without the enclosing quotes. Raises bad_value."""
     if "\\" not in text:
         return text.encode("utf-8", "surrogatepass")
     parts = []

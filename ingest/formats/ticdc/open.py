@@ -82,7 +82,7 @@ def decoder(options: FormatOptions) -> Decoder:
             return
         for key_text, value in _pairs(message):
             warnings: list[str] = []
-            # Batches: what is asked of every JSON message is asked of each of theirs.
+            # Batches: every JSON message in them is checked like one that came alone.
             for text in (key_text.replace(*_TWICE), value):
                 check_names(text, flat=False, envelope=())
             key = parse(key_text, _KEY.decode, warnings)
@@ -179,8 +179,8 @@ def _state(event: Event, statement: _Statement) -> None:
 def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool) -> None:
     """Gives a change its op and images. Raises no_image, unsupported, bad_shape, bad_value.
 
-    An update sends in `p` the row before, or what it changed of it, be that nothing; TiCDC without
-    old values sends it as `u` alone, like an insert.
+    An update sends in `p` the row before, or only the columns of it that changed, which may be
+    none; TiCDC without old values sends an update as `u` alone, like an insert.
     """
     warnings = event.warnings
     assert warnings is not None
@@ -213,7 +213,7 @@ def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool
 
 
 def _doubt(value: bytes, warnings: list[str]) -> None:
-    """Warns where a column stands twice in an image, or a name in a column."""
+    """Warns if a column stands twice in an image, or a name twice in a column."""
     try:
         twice = any(columns_twice(raw) for raw in _IMAGES.decode(value).values())
     except UNREADABLE:

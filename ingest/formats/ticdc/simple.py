@@ -2,9 +2,9 @@
 
 Vendor: https://docs.pingcap.com/tidb/stable/ticdc-simple-protocol and pingcap/tiflow 017624f,
 `pkg/sink/codec/simple`. One event a message. Values are text; a TIMESTAMP brings its time zone. Row
-messages name neither types nor keys: these come in BOOTSTRAP and DDL messages, which become schema
-rows, from which gold takes keys and types of new tables; row messages are read by those of the
-source's YAML.
+messages name neither types nor keys. These come in BOOTSTRAP and DDL messages, which become schema
+rows, from which gold takes the keys and types of new tables; row messages are read by the types and
+keys of the source's YAML.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _schema(event: Event, envelope: _Envelope, tables: TableRows) -> None:
     """Gives a statement, or a bootstrap, the table that it is about. Raises bad_shape."""
     schema = read_schema(envelope.tableSchema)
     before = read_schema(envelope.preTableSchema)
-    # A RENAME is a statement about the table of the earlier name.
+    # A RENAME is a statement about the table with the earlier name.
     named = before if envelope.type == "RENAME" and before is not None else schema or before
     if named is not None:
         event.db, event.table = named.schema or event.db, named.table or event.table
@@ -152,7 +152,7 @@ def _schema(event: Event, envelope: _Envelope, tables: TableRows) -> None:
     types = tables.of(table, key=key, sent=lambda: sql_types(schema)).types
     if event.op == "ddl":
         event.columns = types.columns if types is not None else None
-    # The table of the later name is another one.
+    # The table with the later name is another one.
     if envelope.type != "RENAME":
         event.types = types
 
@@ -197,7 +197,7 @@ def _row(raw: msgspec.Raw, rows: TypedRows, zone: str | None, *, warnings: list[
 
 
 def _instant(name: str, value: dict[str, Any], zone: str | None, *, warnings: list[str]) -> str:
-    """A TIMESTAMP, the time on clocks at `location`. Raises bad_value."""
+    """A TIMESTAMP, which is the time on clocks at `location`. Raises bad_value."""
     place, text = value["location"], value["value"]
     local = place in ("", "Local")
     if (
@@ -213,7 +213,7 @@ def _instant(name: str, value: dict[str, Any], zone: str | None, *, warnings: li
 
 
 _OWN = frozenset(("buildTs", "schemaVersion", "tableSchema", "preTableSchema"))
-"""Names that no other format's messages with a commitTs have."""
+"""Names that appear in no other format's messages with a commitTs."""
 
 
 def _recognise(top: TopLevel) -> bool:

@@ -1,4 +1,5 @@
-"""What TiCDC's protocols share: TiDB's timestamps, and rows too large to be sent as they are."""
+"""Parts shared by TiCDC's protocols: TiDB's timestamps, and rows too large to be sent as they
+are."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ def refuse_compressed(data: bytes) -> None:
 
 
 def handle_key_only(op: str, place: str | None, keep: bool) -> None:
-    """Raises unsupported where the handle key alone was sent of a row that is needed whole.
+    """Raises unsupported if only the handle key was sent of a row that is needed whole.
 
-    `place` is where TiCDC stored the row; a delete needs no more than its key.
+    `place` is where TiCDC stored the row; a delete needs only its key.
     """
     if op != "delete" and not keep:
         raise DecodeError(

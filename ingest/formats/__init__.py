@@ -37,8 +37,8 @@ FORMATS: dict[str, Format] = {
 
 
 def order_scheme(declared: str, format_: str | None) -> str:
-    """By what rows of a format are ordered, `source` or `arrival`, where their source declares this
-    `order`. Messages of no format have their arrival."""
+    """By what rows of a format are ordered, `source` or `arrival`, if their source declares this
+    `order`. Messages without a format are ordered by arrival."""
     if declared != "auto":
         return declared
     return FORMATS[format_].order if format_ is not None else "arrival"

@@ -3,8 +3,9 @@
 Every format of the registry is asked, and exactly one must recognise the message: a message that
 several recognise is refused, never given to the first. Asking costs about as much as reading the
 message, so the answer is remembered by the names of the message's top level. That is sound because
-the first time a set of names is seen, each recogniser is watched: one that looked at names only
-will always answer the same for these names; one that also looked at a value is asked every time.
+each recogniser is watched when a set of names comes for the first time: one that looked only at
+names will always answer the same for these names; one that also looked at a value is asked every
+time.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class _Watched(Mapping[str, Any]):
 
 
 class Recognised(NamedTuple):
-    """What is known of a message once its format is: the format's name, the top level where the
-    message is strict JSON, and of other bytes what was `read` of them."""
+    """What is known of a message after its format was recognised: the format's name, the top level
+    if the message is strict JSON and, for other bytes, what was `read` of them."""
 
     name: str
     top: TopLevel | None = None
@@ -115,7 +116,7 @@ class Detection:
                 top, strict = _top(value)
                 return Recognised(self.detect(top, message), top if strict else None)
             except DecodeError:
-                # What is no text has no format to be told from.
+                # Bytes that are no text show no format.
                 check_utf8(value)
                 raise
         read = {name: found for name, ask in self._binary if (found := ask(message))}
@@ -143,8 +144,8 @@ class Detection:
 
 
 def _top(value: bytes) -> tuple[TopLevel, bool]:
-    """The top level of a message, and whether it was read strictly; its decoder is who validates
-    it."""
+    """The top level of a message, and whether it was read strictly; validating it is left to its
+    decoder."""
     try:
         return _TOP.decode(value), True
     except UNREADABLE:
@@ -152,7 +153,7 @@ def _top(value: bytes) -> tuple[TopLevel, bool]:
 
 
 def _answer(recognise: Callable[[TopLevel], bool], top: TopLevel) -> bool:
-    """A recogniser's answer; what it cannot read inside a value is not of its format."""
+    """A recogniser's answer; a message in which it cannot read a value is not of its format."""
     try:
         return recognise(top)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DecodeError):
@@ -183,7 +184,7 @@ def recognised(message: Message) -> Recognised:
 
 
 def recognised_if_any(message: Message) -> Recognised | None:
-    """The same; None where no format is recognised, or to tell it fails."""
+    """The same; None if no format is recognised, or if recognising fails."""
     try:
         return recognised(message)
     except Exception:
@@ -192,7 +193,7 @@ def recognised_if_any(message: Message) -> Recognised | None:
 
 def advice_on_refused(message: Message, code: Code, name: str) -> str | None:
     """What to do about a message that the JSON format `name` refused, if it is not of that format;
-    None where nothing tells."""
+    None if nothing shows what it is."""
     if code is Code.BAD_JSON:
         return advice_on_bytes(message.value or b"", message.headers)
     if code not in (Code.UNKNOWN_OP, Code.BAD_SHAPE):

@@ -1,7 +1,7 @@
 """AWS Database Migration Service, JSON of its Kafka and Kinesis targets.
 
-A record has the row in `data`, what it is in `metadata`. The row before an update is there only
-where a before image was asked for, beside `data` or inside it under prefixed names. Column types
+A record has the row in `data` and its description in `metadata`. The row before an update is there
+only if a before image was asked for, beside `data` or inside it under prefixed names. Column types
 come in `control` records, with IncludeTableAlterOperations and IncludeControlDetails.
 
 Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html (2024), and there
@@ -153,7 +153,7 @@ class _Rows:
         event.types = rows.types
         data, before = self._images(envelope, rows, warnings)
         if event.op == "delete" and before is not None:
-            # Both are the row that was deleted.
+            # Both images are the row that was deleted.
             sent = {name: value for name, value in (data or {}).items() if value is not None}
             data = {**(data or {}), **before, **sent}
         if data is None:
@@ -181,7 +181,7 @@ class _Rows:
     def _images(
         self, envelope: Any, rows: TypedRows, warnings: list[str]
     ) -> tuple[Row | None, Row | None]:
-        """The row, and the row before it from its own member or from prefixed columns."""
+        """The row, and the row before it from a member of its own or from prefixed columns."""
         data = jsontext.image(envelope.data, warnings)
         old: Row | None = None
         prefix = self._prefix
@@ -203,7 +203,7 @@ class _Rows:
         return data, old if before is None else before
 
     def _delete(self, event: Event, data: Row, warnings: list[str]) -> None:
-        """The deleted row, of which PostgreSQL may have logged the key alone, as NULL the rest."""
+        """The deleted row; PostgreSQL may have logged only its key, and all else is NULL then."""
         lost: list[str] = []
         if event.scn is not None and _LSN.match(event.scn):
             lost = [name for name, value in data.items() if value is None]
@@ -289,7 +289,7 @@ _SPARK = {
     "date": "date",
     **dict.fromkeys(("bytes", "blob"), "binary"),
 }
-"""TIMESTAMP and DATETIME stay text: DMS has one type for times with and without zone."""
+"""TIMESTAMP and DATETIME stay text, since DMS has one type for times with and without a zone."""
 
 
 class _Column(msgspec.Struct, gc=False):
@@ -314,7 +314,7 @@ _CONTROL = msgspec.json.Decoder(_Control | None)
 def table_columns(
     raw: msgspec.Raw,
 ) -> tuple[tuple[ColumnType, ...] | None, tuple[str, ...] | None]:
-    """Columns and key of a `control`, the table after a change; None where it says nothing.
+    """Columns and key in a `control`, which are the table after a change; None if it says nothing.
 
     Raises bad_shape.
     """
@@ -374,7 +374,7 @@ _HEXADECIMAL = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2}){1,8})", re.ASCII)
 
 
 def _bits(convert: Convert) -> Convert:
-    """Converter of MySQL's BIT(n), which is BYTES to DMS: a text has their hexadecimal digits."""
+    """Converter of MySQL's BIT(n), which is BYTES in DMS: a text has hexadecimal digits."""
 
     def of(value: Any, warnings: list[str]) -> str | None:
         found = _HEXADECIMAL.fullmatch(value) if value.__class__ is str else None
@@ -384,7 +384,7 @@ def _bits(convert: Convert) -> Convert:
 
 
 def _bytes(value: Any, warnings: list[str]) -> str:
-    """Bytes in hexadecimal digits, `0x` before them unless NoHexPrefix is set."""
+    """Bytes as hexadecimal digits, with `0x` before them unless NoHexPrefix is set."""
     text = plain(value)
     try:
         return canonical.base64_of(bytes.fromhex(text.removeprefix("0x")))
@@ -394,7 +394,7 @@ def _bytes(value: Any, warnings: list[str]) -> str:
 
 
 def _civil(value: Any, warnings: list[str]) -> str:
-    """A zone-less date-time: DMS puts a Z behind every one, zone or no zone."""
+    """A zone-less date-time: DMS puts a Z behind every one, with or without a zone."""
     return canonical.civil_text(plain(value).removesuffix("Z"), warnings)
 
 

@@ -1,7 +1,7 @@
 """Maxwell's JSON: rows, bootstraps and DDL of MySQL.
 
-A row's values are native JSON; an update has in `old` what it changed. `ts` is in seconds for rows,
-in milliseconds for DDL, which brings the table's definition: its columns and key.
+A row's values are native JSON; an update has in `old` what it changed. `ts` is in seconds for rows
+and in milliseconds for DDL, which brings the table's definition: its columns and key.
 
 Vendor: https://maxwells-daemon.io/dataformat (zendesk/maxwell 024c371).
 """
@@ -56,12 +56,13 @@ _MARKS = frozenset(
     primaryKeyColumns
     """.split()
 )
-"""Names of which no other format's rows have any: without one nothing is deleted."""
+"""Names that appear in no other format's rows; without one of them nothing is deleted."""
 _CONTENT = frozenset(("data", "def", "sql", "encrypted"))
 _LAST_ROW = 2**62
-"""Stands for the xoffset of a transaction's last row, which has `commit` in its place."""
+"""Stands for the xoffset of a transaction's last row, which has `commit` instead of one."""
 _LAST_MILLISECOND = 253_402_300_799_999
-"""Of the year 9999: a larger `ts` of a statement is a timestamp of TiDB, as TiCDC sends it."""
+"""The last one of the year 9999: a larger `ts` of a statement is a timestamp of TiDB, as TiCDC
+sends it."""
 _NONE = msgspec.Raw(b"")
 _EMPTY = (b"", b"null")
 
@@ -97,7 +98,7 @@ def decoder(options: FormatOptions) -> Decoder:
     whole = options.options["output_nulls"]
 
     def decode(message: Message) -> Iterator[Event]:
-        # TiCDC writes a batch of them one after the other.
+        # TiCDC writes several messages one after the other.
         for value in one_after_the_other(message.value or b""):
             yield from _decoded(message._replace(value=value))
 
@@ -111,7 +112,7 @@ def decoder(options: FormatOptions) -> Decoder:
         op = _op(envelope)
         event = _event(envelope, op, options, warnings=warnings)
         if op == "truncate" or event.kind != "change":
-            # `old` of a table-alter is the table as it was.
+            # The `old` of a table-alter is the table before it.
             refuse_rows(envelope.type, envelope.data)
         if op == "truncate" or event.kind == "ddl":
             _state(event, envelope, spark, warnings=warnings)
@@ -124,7 +125,8 @@ def decoder(options: FormatOptions) -> Decoder:
             rows = tables.of((event.db, event.schema, event.table), keys=event.key_columns)
             event.types = rows.types
             old = _images(event, envelope, rows, warnings=warnings)
-            # The row has all columns of `old`; one that it lacks was left out, since it is NULL.
+            # The row has all columns of `old`; a column that it lacks was left out because it is
+            # NULL.
             if event.op == "update" and not (whole and old.keys() <= (event.after or {}).keys()):
                 _without_nulls(event, old, warnings)
             _name_keys(event)
@@ -135,7 +137,7 @@ def decoder(options: FormatOptions) -> Decoder:
 
 def _op(envelope: _Envelope) -> str:
     """The op of a message. Raises unknown_op."""
-    # SeaTunnel has capitals.
+    # SeaTunnel writes capitals.
     given = (envelope.type or "").lower()
     op = _ROWS.get(given)
     if op is not None:
@@ -175,8 +177,8 @@ def _event(envelope: _Envelope, op: str, options: FormatOptions, *, warnings: li
 
 
 def _order(envelope: _Envelope, happened: int | None, order_key: str) -> tuple[int, ...] | None:
-    """The position in the binlog: file, position, xoffset; or by the transaction: its time, its
-    number, xoffset. None where the message lacks what the source goes by (semantics.md, 75)."""
+    """The position in the binlog: file, position, xoffset; or in the transaction: its time, its
+    number, xoffset. None if the message lacks what the source is ordered by (semantics.md, 75)."""
     last = _LAST_ROW if envelope.commit else 0
     offset = number_of(envelope.xoffset)
     row = last if offset is None else offset
@@ -205,7 +207,7 @@ def _state(
 
 def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: list[str]) -> Row:
     """Gives a change its images: before = data overlaid with old, by presence of the name. Returns
-    what an update's `old` has, which may be nothing."""
+    the columns of an update's `old`, which may be none."""
     raw = envelope.data
     if event.op == "delete" and not has_columns(raw):
         raw = envelope.old  # TiCDC's
@@ -238,7 +240,7 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
 
 
 def _name_keys(event: Event) -> None:
-    """`output_naming_strategy: underscore_to_camelcase` renames columns, and not those of keys."""
+    """`output_naming_strategy: underscore_to_camelcase` renames columns, but not those of keys."""
     row = event.before if event.after is None else event.after
     if event.key_columns is None or row is None or all(name in row for name in event.key_columns):
         return
@@ -250,8 +252,8 @@ def _name_keys(event: Event) -> None:
 
 
 def _without_nulls(event: Event, old: Row, warnings: list[str]) -> None:
-    """Columns that are NULL were not sent. One that `old` has and the row has not became NULL; of
-    the others that are missing nobody knows which are NULL, so both images are partial."""
+    """Columns that are NULL were not sent. A column that `old` has and the row has not became NULL.
+    For other missing columns it is not known which are NULL, so both images are partial."""
     if Code.PARTIAL_IMAGE.value not in warnings:
         warnings.append(Code.PARTIAL_IMAGE.value)
     event.after_image = "partial"
@@ -351,7 +353,7 @@ _TIMES = ("time", "datetime", "timestamp")
 
 
 class _Column(msgspec.Struct, gc=False, rename="kebab"):
-    """One column of `def`; `signed` is there for integers only."""
+    """One column of `def`; only integers have `signed`."""
 
     name: str
     type: str
@@ -370,9 +372,10 @@ _KEY = msgspec.json.Decoder(dict[str, Any] | list[Any], float_hook=str)
 
 
 def canonicalize_row(row: Row, raw: msgspec.Raw, rows: TypedRows) -> None:
-    """Puts declared JSON and SET columns right, in place.
+    """Makes declared JSON and SET columns canonical, in place.
 
-    A JSON column's value stands in the message as JSON itself, a SET as an array of its labels.
+    The value of a JSON column stands in the message as JSON itself, a SET as an array of its
+    labels.
     """
     for name in rows.of_type("json"):
         if row.get(name) is not None:
@@ -391,8 +394,8 @@ def canonicalize_row(row: Row, raw: msgspec.Raw, rows: TypedRows) -> None:
 def key_of_message(key: bytes | None) -> tuple[str, ...] | None:
     """The key columns that Maxwell's Kafka key names, in either of its two forms.
 
-    `{"database": …, "table": …, "pk.id": 1}` or `["db", "table", [{"id": 1}]]`; None for anything
-    else, a table without key among it.
+    `{"database": …, "table": …, "pk.id": 1}` or `["db", "table", [{"id": 1}]]`; None for any other
+    key, including that of a table without a key.
     """
     if not key:
         return None
@@ -410,7 +413,7 @@ def key_of_message(key: bytes | None) -> tuple[str, ...] | None:
 def table_columns(
     raw: msgspec.Raw, spark: Callable[[str], str]
 ) -> tuple[tuple[ColumnType, ...] | None, tuple[str, ...] | None]:
-    """Columns and key of `def`, the table after a DDL; None where it says nothing.
+    """Columns and key of `def`, the table after a DDL; None if it says nothing.
 
     Raises bad_shape.
     """
@@ -433,6 +436,6 @@ def _type(column: _Column) -> str:
     if column.column_length is not None and column.type in _TIMES:
         return f"{column.type}({column.column_length})"
     if column.type == "bit":
-        # Of any length: it is not said.
+        # The length is not given, so it may be any.
         return "bit(64)"
     return column.type if column.signed else f"{column.type} unsigned"

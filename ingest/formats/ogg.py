@@ -1,10 +1,10 @@
 """Oracle GoldenGate for Big Data (GG for DAA), JSON formatters `json` and `json_row`.
 
-`json` models the operation (before, after), `json_row` the row: its columns stand at the top level
-beside the metadata. Both may stand in `payload` beside a `schema` (Kafka Connect handler,
+`json` models the operation (before, after), and `json_row` the row: its columns stand at the top
+level beside the metadata. Both may stand in `payload` beside a `schema` (Kafka Connect handler,
 `schemas.enable`), and the operation's images may be flattened to `before.c` and `after.c`. With
-`includeIsMissing` a column `c` has a companion `c_isMissing`, true where the trail had no value for
-it: its null means nothing.
+`includeIsMissing`, a column `c` has a companion `c_isMissing`, which is true if the trail had no
+value for the column, so that its null means nothing.
 
 Vendor: https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/additional-details.html,
 "JSON Formatter".
@@ -45,7 +45,7 @@ from ingest.wire.typed_rows import TableRows, TypedRows
 _OPS = ("insert", "update", "delete", "truncate")
 _DIGITS = 10**10
 _LAST = ("E", "W", "2", "3", 2, 3)
-"""Of a transaction: its end, or all of it."""
+"""The marks of an operation that ends its transaction, or is all of it."""
 _PART = re.compile(r'"((?:[^"]|"")*+)"|([^."]++)')
 _NONE = msgspec.Raw(b"")
 
@@ -72,7 +72,7 @@ class _Envelope(msgspec.Struct, gc=False):
 
 _ENVELOPE = jsontext.decoder(_Envelope)
 _MARKS = frozenset(("op_ts", "current_ts", "primary_keys", "tokens"))
-"""Names that no other format's messages with an op_type have."""
+"""Names that appear in no other format's messages with an op_type."""
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -155,7 +155,7 @@ def _happened(given: Scalar, clock: Clock, warnings: list[str]) -> int | None:
 
 
 def _sent(given: Any, clock: Clock, warnings: list[str]) -> int | None:
-    """The time of sending, written in the same ways; no change is refused for it."""
+    """The time of sending, written in the same ways; no change is refused because of it."""
     text = str(given)
     if text.isascii() and text.isdigit() and len(text) <= 20:
         with suppress(DecodeError):
@@ -164,10 +164,11 @@ def _sent(given: Any, clock: Clock, warnings: list[str]) -> int | None:
 
 
 def _names(envelope: _Envelope) -> TableName:
-    """Database, schema and table of `[catalog.]schema.table`; of two names the first is the db.
+    """Database, schema and table of `[catalog.]schema.table`; of two names the first is the
+    database.
 
-    A name in double quotes may hold dots. A table that comes alone has the others beside it where
-    the formatter's template names them (`${catalog}`, `${schema}`, `${table}`).
+    A name in double quotes may hold dots. If the table's name comes alone, the others are beside it
+    if the formatter's template names them (`${catalog}`, `${schema}`, `${table}`).
     """
     written = envelope.table or ""
     if written.startswith('"'):
@@ -202,14 +203,14 @@ def _fill(event: Event, envelope: _Envelope, value: bytes, *, rows: TypedRows, w
     warnings = event.warnings
     assert warnings is not None
     sent = [bytes(image)[:1] for image in (envelope.before, envelope.after) if image]
-    # What is a text or a number is a column of a row by itself.
+    # If it is a text or a number, it is a column of a row without an envelope.
     if sent and all(first in b"{[n" for first in sent):
         old = read_image(envelope.before, rows, warnings)
         new = read_image(envelope.after, rows, warnings)
     else:
         old, new = rows_of(value, rows, warnings, keys=envelope.primary_keys or ())
     if event.op == "delete" and old is None:
-        # that of a row by itself, or of SeaTunnel, which has all rows in `after`
+        # that of a row without an envelope, or of SeaTunnel, which has all rows in `after`
         old, new = new, None
     event.before, event.after = paired(
         event.op,
@@ -217,7 +218,7 @@ def _fill(event: Event, envelope: _Envelope, value: bytes, *, rows: TypedRows, w
         new.row if new is not None else None,
         warnings=warnings,
     )
-    # Without supplemental logging of all columns an update brings its key and what it changed.
+    # Without supplemental logging of all columns, an update brings its key and what it changed.
     sure = whole or event.op == "insert"
     if event.before is not None and old is not None:
         event.before_image = old.word(event.key_columns, sure)
@@ -308,27 +309,28 @@ _METADATA = (
     "tokens",
 )
 _OPTIONAL = ("xid", "csn")
-"""Metadata that the formatter writes only where it is told to: declared, they are columns."""
+"""Metadata that the formatter writes only if it is told to; if they are declared, they are
+columns."""
 _FLATTENED = ("before.", "after.")
 _DATES = ("date", "timestamp", "timestamp_ntz")
 
 
 class Image(NamedTuple):
-    """A row, the columns that the trail lacked, and whether companions told which those are."""
+    """A row, the columns that the trail lacked, and whether companions named these columns."""
 
     row: Row | None
     missing: list[str]
     companions: bool
 
     def word(self, keys: tuple[str, ...] | None, sure: bool) -> str:
-        """How complete the row is; `sure`: it is whole but for what is missing."""
+        """How complete the row is; `sure`: it is whole except for what is missing."""
         if self.row is not None and keys and self.row.keys() == set(keys):
             return "key"
         return "partial" if self.missing or not (sure or self.companions) else "full"
 
 
 def read_image(raw: msgspec.Raw, rows: TypedRows, warnings: list[str]) -> Image | None:
-    """A row image; None for null, `{}` and nothing. Raises bad_json, bad_shape, bad_value."""
+    """A row image; None for null, `{}` and no text. Raises bad_json, bad_shape, bad_value."""
     columns = jsontext.image(raw, warnings)
     if columns is None:
         return None
@@ -339,10 +341,9 @@ def read_image(raw: msgspec.Raw, rows: TypedRows, warnings: list[str]) -> Image 
 def rows_of(
     value: bytes, rows: TypedRows, warnings: list[str], *, keys: tuple[str, ...]
 ) -> tuple[Image | None, Image | None]:
-    """The rows before and after of a message whose columns stand on top: of `json_row` there is
-    the one after, of flattened JSON (`before.c`, `after.c`) there are both, and what stands beside
-    them is metadata that the user added. Raises as `read_image`, and no_image.
-    """
+    """The rows before and after of a message whose columns stand at the top level. `json_row` has
+    the one after; flattened JSON (`before.c`, `after.c`) has both, and what stands beside them is
+    metadata that the user added. Raises as `read_image`, and no_image."""
     top = jsontext.parse(value, jsontext.members, [])
     own = _declared(rows)
     row = {name: raw for name, raw in top.items() if name not in _METADATA or name in own}
@@ -373,13 +374,13 @@ def _is_image(raw: msgspec.Raw) -> bool:
 
 
 def _declared(rows: TypedRows) -> set[str]:
-    """The names of metadata that are columns of the table, for the YAML says so."""
+    """The names of metadata that are columns of the table, because the YAML says so."""
     known = rows.types.columns if rows.types is not None else ()
     return {column.name for column in known if column.name in _OPTIONAL}
 
 
 def _transaction(xid: Scalar | float, rows: TypedRows) -> str | None:
-    """The transaction that a message names; None where its xid is a column."""
+    """The transaction that a message names; None if its xid is a column."""
     return None if isinstance(xid, float) or "xid" in _declared(rows) else text_of(xid)
 
 
@@ -444,8 +445,8 @@ def _spaced(convert: Convert) -> Convert:
 
 
 def _commits(envelope: _Envelope, op: str) -> bool:
-    """Whether an operation is the last of its transaction: the end, or whole by itself. Beside the
-    columns of a row `txind` may be one of them."""
+    """Whether an operation is the last of its transaction: its end, or all of it. Beside the
+    columns of a row, `txind` may be one of them."""
     if envelope.txind not in _LAST:
         return False
     images = (envelope.before, envelope.after)

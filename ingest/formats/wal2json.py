@@ -1,10 +1,11 @@
 """wal2json, PostgreSQL's logical decoding as JSON, format versions 1 and 2.
 
-Version 2 is one object a row, with the transaction's begin and end around them; version 1 one
-object a transaction. Chunks of a transaction (write-in-chunks) are no JSON by themselves.
+Version 2 is one object for each row, with the transaction's begin and end around them; version 1 is
+one object for each transaction. Chunks of a transaction (write-in-chunks) are no JSON by
+themselves.
 
-A column of TOAST that an update left alone is not among its columns. Without REPLICA IDENTITY FULL
-the row before is its key alone, and a deleted row is nothing more.
+A TOAST column that an update did not change is not among its columns. Without REPLICA IDENTITY
+FULL, the row before, as well as a deleted row, is only the key.
 
 Vendor: https://github.com/eulerto/wal2json (README and regression tests, 00fffae).
 """
@@ -59,9 +60,9 @@ class PrimaryKey(msgspec.Struct, gc=False):
 
 
 class Change(NamedTuple):
-    """The row after, the row before or its key, the primary key; None where not sent.
+    """The row after, the row before or its key, and the primary key; None if not sent.
 
-    An identity without columns is a row of NULLs alone: version 1 leaves them out.
+    An identity without columns is a row that has only NULLs, since version 1 leaves them out.
     """
 
     columns: list[Column] | None
@@ -87,7 +88,7 @@ class Rows:
         if event.op == "delete":
             refuse_after(event.op, change.columns)
             if identity is None and change.identity is not None:
-                # nothing names the row, and the transaction's other changes are to stand
+                # nothing names the row, and the transaction's other changes must stay valid
                 warnings.append(Code.OLD_MISSING.value)
                 return
             if identity is None:
@@ -123,8 +124,8 @@ class Rows:
         event.key_columns = keys
 
     def _mark_unsent(self, event: Event, after: Row, warnings: list[str]) -> None:
-        """Marks an update that lacks declared columns: large values that did not change are not
-        sent."""
+        """Marks an update that lacks declared columns, since large values that did not change are
+        not sent."""
         names = (event.db, event.schema, event.table)
         declared = declared_for(self._options.columns, self._options.completed(names))
         sent = lowered((*after, *(event.unavailable or ()))) if declared else ()
@@ -144,7 +145,7 @@ class Rows:
         keys: tuple[str, ...] | None,
         warnings: list[str],
     ) -> tuple[str, ...] | None:
-        """Gives an update the row before; its key columns where they can be told."""
+        """Gives an update the row before, or its key columns if they are known."""
         event.before = identity
         lacking = [name for name in identity if name not in after]
         if lacking:
@@ -182,13 +183,14 @@ class Rows:
             (event.db, event.schema, event.table), key=key, sent=lambda: dict(key)
         )
         rows.texts(row, b"", warnings)
-        # Of an update those of the row after stand, which is read last.
+        # For an update, those of the row after count, which is read last.
         event.types = rows.types
         return row
 
 
 def _converter(texts: Texts) -> Callable[[str], Convert | None]:
-    """SQL type -> converter; bytea comes as hexadecimal digits, times as the DateStyle has them."""
+    """SQL type -> converter; bytea comes as hexadecimal digits, and times in the form of the
+    DateStyle."""
     by_sql_type = sql_converter(texts)
 
     def convert(source_type: str) -> Convert | None:
@@ -204,7 +206,7 @@ def _converter(texts: Texts) -> Callable[[str], Convert | None]:
 
 
 def _is_bits(source_type: str) -> bool:
-    """Whether a type is `bit(n)`; without n (include-typmod off) it may be of any length."""
+    """Whether a type is `bit(n)`; without n (include-typmod off) it may have any length."""
     type_ = parse_type(source_type)
     return type_.name == "bit" and bool(type_.numbers)
 
@@ -216,7 +218,8 @@ def _spark_type(source_type: str) -> str:
 
 
 def _bits(value: Any, warnings: list[str]) -> str:
-    """The integer that zeros and ones spell, as other formats send it; beyond 64 they stay."""
+    """The integer that zeros and ones spell, as other formats send it; more than 64 digits stay as
+    they are."""
     text = plain(value)
     if not text or text.strip("01"):
         warnings.append(Code.VALUE_NOT_OF_TYPE.value)
@@ -235,7 +238,7 @@ def _dated(convert: Convert) -> Convert:
     def of(value: Any, warnings: list[str]) -> str | None:
         text = plain(value)
         if text[4:5] != "-":
-            # `02-04-2013` of another DateStyle than ISO, `infinity`, a year beyond 9999.
+            # `02-04-2013` in another DateStyle than ISO, `infinity`, or a year beyond 9999.
             warnings.append(Code.VALUE_NOT_OF_TYPE.value)
             return text
         return convert(text, warnings)
@@ -272,7 +275,7 @@ _TRANSACTION = frozenset(("xid", "timestamp", "lsn", "nextlsn", "origin"))
 _ROWS = (b'"I"', b'"U"', b'"D"')
 _TRUNCATE = _TRANSACTION | {"action", "schema", "table"}
 _MARKS = frozenset(("xid", "lsn", "nextlsn", "origin"))
-"""Names of which no other format's messages with an action or change have any."""
+"""Names that appear in no other format's messages with an action or change."""
 _ENDS = (b'"B"', b'"C"')
 
 
@@ -368,8 +371,7 @@ def decoder(options: FormatOptions) -> Decoder:
 
 
 def _transaction(shared: Event, sent: _Tuple, rows: Rows) -> list[Event]:
-    """The changes of a message of version 1, which is a transaction; its commit where it has
-    none."""
+    """The changes of a message of version 1, which is a transaction; if it has none, its commit."""
     text = bytes(sent.change)
     if not text:
         raise DecodeError(Code.UNKNOWN_OP, "expected an action or an array change, got neither")
@@ -417,7 +419,7 @@ def _unzipped(change: _Change) -> Change:
 def _columns(
     names: list[str] | None, types: list[str] | None, values: list[Any] | None
 ) -> list[Column] | None:
-    """Columns of names, types and values side by side. Raises image_count."""
+    """Columns from lists of names, types and values side by side. Raises image_count."""
     if names is None and values is None:
         return None
     names, values = names or [], values or []
@@ -455,7 +457,8 @@ def _are_columns(raw: bytes) -> bool:
 
 
 def _are_changes(raw: bytes, top: TopLevel) -> bool:
-    """Whether all are changes of version 1, told by their names; without any, by the message's."""
+    """Whether all are changes of version 1, judged by their names, or by the message's if there are
+    none."""
     changes = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
     known = not _MARKS.isdisjoint(top)
     if not changes:

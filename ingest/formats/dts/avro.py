@@ -49,11 +49,13 @@ _DOT = "\\u002E"
 
 
 _KEPT = ("l_db_name", "l_tb_name", "server_id", "thread_id")
-"""Tags that a change keeps in `extra`: a DRDS or PolarDB-X shard's logical table, who wrote."""
+"""Tags that a change keeps in `extra`: the logical table of a shard of DRDS or PolarDB-X, and who
+wrote it."""
 
 
 class _Table:
-    """What is known of one table: the types that its rows show, the corrections of its values."""
+    """What is known of one table: the types that its rows show, and the corrections of its
+    values."""
 
     def __init__(self, names: TableName, record: Record, options: FormatOptions) -> None:
         assert isinstance(record.fields, Fields)
@@ -68,11 +70,11 @@ class _Table:
         self._corrections = corrections(family, numbers)
 
     def types_shown(self, image: Image) -> Types | None:
-        """The types of the columns, once a row has shown its own."""
+        """The types of the columns, after a row has shown its own."""
         return self.types.of(self._widened.words(image.words))
 
     def row(self, image: Image | None, warnings: list[str]) -> Row | None:
-        """The image by column name; no row where it supplies nothing."""
+        """The image by column name; no row if it supplies nothing."""
         if image is None:
             return None
         found = image.values
@@ -213,7 +215,7 @@ def _names(object_: str | None) -> TableName:
 
 def _keys(record: Record, warnings: list[str]) -> tuple[str, ...] | None:
     """The primary key that the tag `pk_uk_info` names, else the row id that RDS hides in a table
-    without; unknown where the tag is broken."""
+    without a key; unknown if the tag is broken."""
     indexes, fields = record.tags.get("pk_uk_info"), record.fields
     found = _primary(indexes) if indexes else ()
     if found is None:
@@ -260,14 +262,14 @@ def _milliseconds(text: str | None, warnings: list[str]) -> int | None:
 
 
 def _recognise(message: Message) -> Record | bool:
-    """The record that the bytes are, all of them; else whether they are one at all."""
+    """The record that all of the bytes make; else whether they are a record at all."""
     value = message.value or b""
     if not value or value[0] & 1:
         return False
     try:
         return read(value)
     except DecodeError as error:
-        # A value that contradicts its type stands in a record of this format.
+        # A value that contradicts its type can only stand in a record of this format.
         return error.code is not Code.BAD_AVRO
 
 

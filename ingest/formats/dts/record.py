@@ -1,8 +1,8 @@
-"""The record of Aliyun DTS, read from its bytes: Avro without framing, 14 fields or 15.
+"""The record of Aliyun DTS, read from its bytes: Avro without framing, with 14 fields or 15.
 
 Source: Record.avsc of https://github.com/aliyun/aliyun-dts-subscribe-demo (510fea5), 15 fields, and
-of https://github.com/aliyun/aliyun-dts-subscribe-sdk-java (bcc5cf5), 14: the later generation adds
-a last field, so bytes that remain behind the fourteenth are it, and nothing may remain then.
+of https://github.com/aliyun/aliyun-dts-subscribe-sdk-java (bcc5cf5), 14. The later generation adds
+a last field: bytes that remain behind the fourteenth field must be exactly this one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ OPERATIONS = tuple(
 _IN_MICROS = ("MySQL", "PostgreSQL")
 _NULL, _TEXT, _LIST = 0, 2, 4
 DOCUMENT = Fields(("_value", "_id"), (0, 0))
-"""What a record of MongoDB holds; it lists no fields, the vendor's reader has them by itself."""
+"""The fields of a MongoDB record, which lists none: the vendor's reader knows them."""
 _known = KnownFields()
 
 
 class Image(NamedTuple):
-    """A row by position: canonical texts, None for NULL; `words` what each value showed.
+    """A row by position: canonical texts, None for NULL; `words`: what each value showed of its
+    type.
 
     `missing` are the positions that the producer could not supply.
     """
@@ -46,7 +47,7 @@ class Image(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record. Of `fields` and the images, text stands where the union holds its string."""
+    """One record. `fields` and the images are texts if their union holds its string."""
 
     id: int
     timestamp: int
@@ -69,7 +70,7 @@ def read(data: bytes) -> Record:
 
 def _record(data: bytes, at: int) -> tuple[Record, int]:
     version, at = number(data, at)
-    # Servers send the version of a database there, 170844600 of one.
+    # Servers send the version of a database there; one sends 170844600.
     if version < 0:
         raise malformed("a version of 0 or more", 0)
     id_, at = number(data, at)
@@ -184,7 +185,8 @@ def _image(
 
 
 def image_of(image: Image | str | None, fields: Fields | str | None, side: str) -> Image | None:
-    """The image as that of a row; raises bad_shape for text and image_count for other lengths."""
+    """The image as that of a row; raises bad_shape for a text, and image_count for another
+    length."""
     if image is None:
         return None
     if isinstance(image, str) or not isinstance(fields, Fields):

@@ -1,4 +1,4 @@
-"""The column types of DTS: a number of the source's own, and what the values show.
+"""The column types of DTS: from a number of the source's own, and from what the values show.
 
 Source: the field converters of https://github.com/aliyun/aliyun-dts-subscribe-demo (510fea5);
 PostgreSQL sends the OID of the type.
@@ -40,7 +40,7 @@ _POSTGRES = {
     **{1560: "bit", 1562: "varbit", 1700: "numeric", 2950: "uuid", 3802: "jsonb"},
 }
 _NUMBERS = {"mysql": _MYSQL, "oracle": _ORACLE, "postgres": _POSTGRES}
-# Types of which the number does not tell all: NULL says nothing then.
+# Types that their number does not fully determine, so that a NULL says nothing of them.
 _BYTES_OF = {
     **{"tinytext": "tinyblob", "mediumtext": "mediumblob", "longtext": "longblob"},
     **{"text": "blob", "varchar": "varbinary", "char": "binary"},
@@ -54,7 +54,7 @@ _TRUTH = {"t": "true", "f": "false", "true": "true", "false": "false", "1": "tru
 
 
 def family_of_source(source_type: str) -> str:
-    """The type family of a sourceType; those whose numbers nobody documents have none: `other`."""
+    """The type family of a sourceType; those whose numbers are not documented have `other`."""
     return {
         **{"MySQL": "mysql", "DRDS": "mysql", "Oracle": "oracle", "PostgreSQL": "postgres"},
         "PPAS": "postgres",
@@ -83,10 +83,10 @@ def source_types(family: str, numbers: Sequence[int]) -> Callable[[int, str | No
 
 
 class Widened:
-    """The words of a table's rows, each decimal column's the widest that its values have shown.
+    """The words of a table's rows; a decimal column has the widest word that its values have shown.
 
-    DTS sends the digits and the scale of a value, not of its column; as they come, every length
-    that a price can have would be a type of its own.
+    DTS sends the digits and the scale of a value, not of its column. Taken as they come, every
+    length that a price can have would be a type of its own.
     """
 
     def __init__(self, family: str, numbers: Sequence[int]) -> None:
@@ -96,7 +96,7 @@ class Widened:
         self._words: dict[int, str] = {}
 
     def words(self, shown: Sequence[str | None]) -> Sequence[str | None]:
-        """The words that a row has shown, its decimals' widened."""
+        """The words that a row has shown, with its decimals' words widened."""
         if not self._places:
             return shown
         widened = list(shown)
@@ -124,7 +124,8 @@ Correct = Callable[[str, str, list[str]], str]
 
 
 def corrections(family: str, numbers: Sequence[int]) -> dict[int, Correct]:
-    """By column index, what makes canonical text of a value where the number says more."""
+    """By column index, the function that makes canonical text of a value if the type's number says
+    more than the value."""
     if family == "mysql":
         wanted: dict[int, Correct] = {7: _not_zero, 16: _bits, 17: _not_zero}
     elif family == "postgres":
@@ -135,7 +136,7 @@ def corrections(family: str, numbers: Sequence[int]) -> dict[int, Correct]:
 
 
 def _not_zero(text: str, word: str, warnings: list[str]) -> str:
-    """TIMESTAMP begins a second after the epoch, whose own second is MySQL's zero date."""
+    """TIMESTAMP begins one second after the epoch; the epoch's own second is MySQL's zero date."""
     if text != _EPOCH:
         return text
     warnings.append(Code.ZERO_DATE.value)
@@ -146,14 +147,14 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 
 def _bits(text: str, word: str, warnings: list[str]) -> str:
-    """BIT as the unsigned integer of its bytes; MySQL's has 64 bits at most."""
+    """BIT as the unsigned integer of its bytes; MySQL's has at most 64 bits."""
     if word != "bytes":
         return text
     return canonical.bits_in(base64.b64decode(text), None, "big")
 
 
 def _digits(text: str, word: str, warnings: list[str]) -> str:
-    """BIT(n) of PostgreSQL, which comes as its zeros and ones, as an unsigned integer up to 64."""
+    """PostgreSQL's BIT(n), which comes as zeros and ones, as an unsigned integer up to 64 bits."""
     return canonical.bits_of(text) if text and not text.strip("01") else text
 
 

@@ -104,7 +104,7 @@ def _codec(charset: bytes) -> Callable[[bytes], str] | None:
     except (LookupError, ValueError):
         return None
     try:
-        # Python also calls hex, zip and the like codecs.
+        # Python also has codecs that are no character sets, such as hex and zip.
         known_text = known.decode(b"", "strict")[0]
     except Exception:
         return None
@@ -127,8 +127,8 @@ def _decimal(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[s
 
 @lru_cache(maxsize=4096)
 def _decimal_word(precision: int, scale: int) -> str:
-    """A value's digits and its scale as the type that holds it: BigDecimal's scale can be below
-    zero (`1E+3`) or above the digits (`0.00`)."""
+    """A value's digits and scale as the type that holds it: BigDecimal's scale can be below zero
+    (`1E+3`) or above the number of digits (`0.00`)."""
     if precision <= 0:
         return "decimal"
     return f"({precision - scale},0)" if scale < 0 else f"({max(precision, scale)},{scale})"
@@ -197,7 +197,7 @@ def _clock(hour: int, minute: int | None, second: int | None, parts: object) -> 
 
 
 def _without_day(parts: list[int | None], per_second: int) -> tuple[str, str]:
-    """A time (its sign stands in every part), a year, or years and months."""
+    """A time (each part has its sign), a year, or years and months."""
     year, month, _, hour, minute, second, rest = parts
     if year is None and month is None and hour is not None:
         seconds = hour * 3600 + (minute or 0) * 60 + (second or 0)
@@ -296,7 +296,7 @@ def _readers(per_second: int) -> Mapping[int, Reader]:
 
 
 MICROS, NANOS = _readers(10**6), _readers(10**9)
-"""Branch byte -> reader, by the unit of `millis`: microseconds of MySQL and PostgreSQL, else
-nanoseconds."""
+"""Branch byte -> reader, by the unit of `millis`: microseconds for MySQL and PostgreSQL,
+nanoseconds for others."""
 EMPTY = 24
-"""The branch byte of EmptyObject: its symbol NULL is one, NONE means that nothing was sent."""
+"""The branch byte of EmptyObject: its symbol NULL means NULL, NONE means that nothing was sent."""

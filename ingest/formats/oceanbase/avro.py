@@ -37,7 +37,7 @@ _ROWS = frozenset(("insert", "update", "delete"))
 
 
 class _Table:
-    """What is known of one table: the types that its rows show, its large objects."""
+    """What is known of one table: the types that its rows show, and its large objects."""
 
     def __init__(self, names: TableName, fields: Fields, family: str, *, options: FormatOptions):
         self.columns = fields.names
@@ -64,11 +64,11 @@ class _Table:
         return row or None
 
     def withhold(self, before: Row | None, after: Row | None) -> list[str]:
-        """Takes the large objects whose NULL says nothing out of the images; returns their names.
+        """Removes the large objects whose NULL says nothing from the images; returns their names.
 
         OceanBase's log leaves out, as NULL on both sides, every large object that an update does
-        not change, and of a delete no NULL of one can be trusted (OMS, limits of synchronisation).
-        Where an update has no row before, nothing tells the two apart.
+        not change, and in a delete no NULL of a large object can be trusted (OMS, limits of
+        synchronisation). If an update has no row before, nothing tells the two apart.
         """
         sent = after if before is None else before
         if sent is None or None not in sent.values():
@@ -108,7 +108,7 @@ class _Decoding:
             bundle = (message.value or b"").startswith(BUNDLE)
             if not bundle or error.code is Code.FRAGMENT_INCOMPLETE:
                 raise
-            # Whatever is wrong with it, the record is not that of the last shard's message.
+            # Whatever is wrong with it, the record does not belong to the last shard's message.
             raise DecodeError(
                 Code.FRAGMENT_INCOMPLETE, f"{error.text} (of shards put together)"
             ) from None
@@ -169,7 +169,7 @@ class _Decoding:
 
 
 def _names(record: Record, family: str, tenant: str | None) -> TableName:
-    """Database (MySQL mode) or schema (Oracle mode), without the configured tenant's name."""
+    """Database (MySQL mode) or schema (Oracle mode), without the name of the configured tenant."""
     name = record.schema
     if name and tenant and name.startswith(f"{tenant}."):
         name = name[len(tenant) + 1 :]
@@ -204,7 +204,7 @@ def _images(event: Event, record: Record, table: _Table) -> None:
 def _columns(
     indexes: list[int] | None, fields: Fields | None, warnings: list[str]
 ) -> tuple[str, ...] | None:
-    """The columns at `indexes`, counted from 0; from 1 where they cannot be counted from 0."""
+    """The columns at `indexes`, counted from 0, or from 1 if they cannot be counted from 0."""
     if not indexes or fields is None:
         return None
     size = len(fields.names)

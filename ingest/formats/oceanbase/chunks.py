@@ -1,8 +1,9 @@
 """Records of OceanBase that are too large for one message: shards put together (semantics.md, 20).
 
-Each shard carries a part of the bytes of both images; `total` is their number and `index` counts
-them, from 0 or from 1. A record's shards stand behind one another in their partition, with the same
-table and transaction; their ids and positions differ, and the record stands at its last shard's.
+Each shard carries a part of the bytes of both images; `total` is the number of shards and `index`
+counts them, from 0 or from 1. A record's shards stand behind one another in their partition and
+have the same table and transaction; their ids and positions differ, and the record gets those of
+its last shard.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ingest.errors import DecodeError
 from ingest.formats.oceanbase.record import Record, images
 
 BUNDLE = b"\x89shards\n"
-"""What a value begins with that holds the shards of one record, each behind its size."""
+"""The beginning of a value that holds the shards of one record, each behind its size."""
 _SIZE = 8
 
 
@@ -25,7 +26,7 @@ def bundled(parts: Iterable[bytes]) -> bytes:
 
 
 def unbundled(value: bytes) -> list[bytes]:
-    """The messages in a bundle; raises bad_avro where it is cut."""
+    """The messages in a bundle; raises bad_avro if it is incomplete."""
     found: list[bytes] = []
     at = len(BUNDLE)
     while at < len(value):
@@ -59,12 +60,13 @@ def begins(shard: Record) -> bool:
 
 
 def complete(parts: Sequence[Record]) -> bool:
-    """Whether consecutive shards are all of their record."""
+    """Whether consecutive shards are all shards of their record."""
     return bool(parts) and begins(parts[0]) and len(parts) == parts[0].shards
 
 
 def joined(parts: Sequence[Record]) -> Record:
-    """The record of its shards. Raises fragment_incomplete where they are not all, in order."""
+    """The record made of its shards. Raises fragment_incomplete unless they are all there, in
+    order."""
     follow = all(follows(b, a) for a, b in pairwise(parts))
     if not (complete(parts) and follow):
         raise _incomplete(parts)
@@ -95,7 +97,7 @@ def _incomplete(parts: Sequence[Record]) -> DecodeError:
 
 
 def runs(records: Iterable[Record]) -> Iterator[Record]:
-    """Records with those split into shards put together; raises fragment_incomplete."""
+    """Records, with those that were split into shards put together; raises fragment_incomplete."""
     parts: list[Record] = []
     for record in records:
         if record.shards <= 1:

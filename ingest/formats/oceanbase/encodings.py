@@ -1,8 +1,8 @@
-"""The encodings in which an AvroRecord comes, told by the first bytes of a message.
+"""The encodings in which an AvroRecord comes, recognised by the first bytes of a message.
 
-A record's own first byte is that of its id, zigzag: even for every id from 0. So `{` (JSON), `O`
-(an object container), 0xC3 (a single object) and the mark of a bundle of shards, all odd, begin no
-bare datum, and 0 (Confluent's framing) begins that of id 0 alone.
+A record begins with its id, zigzag, whose first byte is even for every id from 0. `{` (JSON), `O`
+(an object container), 0xC3 (a single object) and the mark of a bundle of shards are odd, so they
+cannot begin a bare datum; 0 (Confluent's framing) can only begin the one with id 0.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SPACES = b" \t\r\n\xef\xbb\xbf"
 
 
 def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
-    """The records of a message, shards of one record put together where all are in it.
+    """The records of a message; shards of one record are put together if all are in it.
 
-    `ids` are the schema ids that Confluent's framing may name, empty for any.
+    `ids` are the schema ids that Confluent's framing may name; if it is empty, any.
     """
     value = message.value or b""
     if isinstance(message.read, list) and not ids:
@@ -45,7 +45,7 @@ def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
         yield joined(parts)
     elif value.startswith(_CONTAINER):
         found = list(_of(message, value, ids))
-        # A shard that comes alone waits for the others, as one in any other encoding.
+        # A shard that comes alone waits for the others, as in any other encoding.
         yield from found if len(found) == 1 else runs(found)
     else:
         yield from _of(message, value, ids)
@@ -70,7 +70,7 @@ def _of(message: Message, value: bytes, ids: frozenset[str]) -> Iterator[Record]
 
 
 def _framed(value: bytes, schema_id: int, start: int, *, ids: frozenset[str]) -> Record:
-    """The record in Confluent's framing, or the bare one of id 0 that begins as that does."""
+    """The record in Confluent's framing, or a bare one with id 0, which begins in the same way."""
     try:
         found = read(value, start)
     except DecodeError as error:
@@ -88,7 +88,7 @@ def _framed(value: bytes, schema_id: int, start: int, *, ids: frozenset[str]) ->
 
 
 def _written(schema: bytes, value: bytes) -> Record:
-    """A datum by its writer's schema."""
+    """A datum read by its writer's schema."""
     other = reader_of(schema)
     if other is None:
         return read(value)
@@ -119,7 +119,7 @@ def recognise(top: TopLevel) -> bool:
 
 
 def recognise_bytes(message: Message) -> list[Record] | bool:
-    """The AvroRecords that the bytes are, all of them; else whether they are any at all."""
+    """The AvroRecords that all of the bytes make; else whether they are any at all."""
     value = message.value or b""
     odd = value[:2] == _CONTAINER[:2] or single_object(value) is not None
     if not (message.headers or odd or value[:1] == BUNDLE[:1]):
@@ -128,7 +128,7 @@ def recognise_bytes(message: Message) -> list[Record] | bool:
     try:
         return list(records(message, frozenset()))
     except DecodeError as error:
-        # A value that contradicts its type stands in a record of this format.
+        # A value that contradicts its type can only stand in a record of this format.
         return error.code not in (Code.BAD_AVRO, Code.BAD_SHAPE, Code.BAD_JSON)
     except msgspec.MsgspecError:
         return False

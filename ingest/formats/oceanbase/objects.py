@@ -101,7 +101,7 @@ def _text(value: Any) -> str | None:
 
 
 def _octets(value: Any) -> bytes:
-    """Bytes; in JSON a character stands for each."""
+    """Bytes; in JSON one character stands for each."""
     return value if value.__class__ is bytes else str(_text(value)).encode("latin-1")
 
 
@@ -126,7 +126,7 @@ def _image(items: Any, warnings: list[str]) -> Image | None:
         branch, payload = ("null", None) if item["value"] is None else _branch(item["value"])
         if payload is item["value"]:
             branch = _narrowed(branch, payload, type_)
-        # A type that a later schema adds is read by the branch that its value came in.
+        # A type that a later schema adds is read by the branch in which its value came.
         if branch not in BRANCHES or type_.__class__ is not str:
             raise ValueError(f"expected a type_info and a branch, got {type_!r} and {branch!r}")
         words.append(word_of(type_, branch))
@@ -137,7 +137,7 @@ def _image(items: Any, warnings: list[str]) -> Image | None:
 
 
 def _narrowed(branch: str, payload: Any, type_: str) -> str:
-    """The branch of a value that came without its name, among those of one class."""
+    """The branch, among those of one class, of a value that came without the branch's name."""
     if branch == "double" and type_ == "FLOAT" and is_single(payload):
         return "float"
     if branch == "long" and type_ == "INTEGER" and -(2**31) <= payload < 2**31:

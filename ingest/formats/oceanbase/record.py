@@ -1,7 +1,7 @@
 """OceanBase's AvroRecord, read from the bytes of one datum.
 
-Source: OceanBase Cloud, "Message formats" of data subscription, schema `AvroRecord`. As printed
-there it is no valid Avro (an int whose default is null); its layout is read here.
+Source: OceanBase Cloud, "Message formats" of data subscription, schema `AvroRecord`. The schema as
+printed there is no valid Avro (an int whose default is null); data of its layout are read here.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ SOURCES = ("OB_MYSQL", "OB_ORACLE")
 
 
 class Image(NamedTuple):
-    """A row by position: canonical texts, None for NULL; `words` what each value showed."""
+    """A row by position: canonical texts, None for NULL; `words`: what each value showed of its
+    type."""
 
     values: list[str | None]
     words: Words
 
 
 class Record(NamedTuple):
-    """One record, of whatever encoding. A shard has its part of the images in
-    `before_bytes` and `after_bytes`; `shards` is their number, -1 to 1 where there are none."""
+    """One record, from any encoding. A shard has its part of the images in `before_bytes` and
+    `after_bytes`; `shards` is their number, -1 to 1 if there are none."""
 
     id: int
     version: int
@@ -73,7 +74,7 @@ def read(data: bytes, at: int = 0) -> Record:
 
 
 def images(data: bytes, warnings: list[str]) -> Image | None:
-    """The image that the joined bytes of shards hold, as an array or as its union with null."""
+    """The image in the joined bytes of shards, as an array or as its union with null."""
     if not data:
         return None
     try:
@@ -207,8 +208,8 @@ def _values(data: bytes, at: int, warnings: list[str]) -> tuple[Image, int]:
 
 
 def image_of(image: Image | None, fields: Fields | None, side: str) -> Image | None:
-    """The image as that of a row, None for one of no values; raises image_count where it does not
-    fit the fields."""
+    """The image as that of a row, None if it has no values; raises image_count if it does not fit
+    the fields."""
     if image is None or not image.values:
         return None
     wanted = len(fields.names) if fields is not None else 0

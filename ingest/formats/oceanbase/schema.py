@@ -2,8 +2,8 @@
 
 Source: OceanBase Cloud, "Message formats" of data subscription, schema `AvroRecord`.
 
-Names of types do not count: the vendor prints a made-up namespace. A writer whose schema has
-another layout (an earlier version's, say) is read by its own.
+Names of types do not count, since the vendor prints a made-up namespace. Data of a writer whose
+schema has another layout, for example an earlier version's, are read by that schema.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ LAYOUT = _record(
 
 @lru_cache(maxsize=256)
 def reader_of(schema: bytes) -> Callable[[bytes], dict[str, Any]] | None:
-    """How data of a writer's schema are read; None where it has the layout known here.
+    """How data of a writer's schema are read; None if it has the layout known here.
 
-    Raises bad_avro for what is no schema of an AvroRecord.
+    Raises bad_avro for a schema that is none of an AvroRecord.
     """
     type_ = parse_schema([schema])
     try:

@@ -4,7 +4,7 @@ Source: OceanBase Cloud, "Message formats" of data subscription, data mapping of
 Oracle modes; `dataTypeNumber` by the MySQL base that OceanBase's log numberings share
 (https://github.com/oceanbase/oblogmsg, include/MetaInfo.h, 163dfc97).
 
-A value shows a word: a type's name, `(p,s)` of a decimal, None for NULL.
+A value shows a word: the name of a type, `(p,s)` for a decimal, None for NULL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OBJECTS = {
 
 
 def word_of(type_: str, branch: str) -> str | None:
-    """What a value of `type_info` `type_` shows in `branch` of the union."""
+    """The word that a value with the `type_info` `type_` shows in `branch` of the union."""
     if branch == "null":
         return None
     if branch in ("string", "StringObject", "DecimalObject") and type_ in _STRINGS:
@@ -89,6 +89,6 @@ def source_types(family: str, numbers: Sequence[int]) -> Callable[[int, str | No
 
 
 def large(numbers: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """The positions of large objects: those that are, and those that may be."""
+    """The positions of large objects: of those that certainly are, and of those that may be."""
     sure = frozenset(index for index, number in enumerate(numbers) if number in _LOBS)
     return sure, frozenset(i for i, number in enumerate(numbers) if number not in _PLAIN)

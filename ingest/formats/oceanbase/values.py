@@ -38,7 +38,7 @@ BRANCHES = tuple(
 
 
 def date(year: int, month: int, day: int, warnings: list[str]) -> str:
-    """A date; MySQL's impossible ones keep their zeros."""
+    """A date; MySQL's impossible dates keep their zeros."""
     if not (0 <= month <= 12 and 0 <= day <= 31):
         raise _contradicted("a date", (year, month, day))
     return canonical.date_of_parts(year, month, day, warnings=warnings)
@@ -89,7 +89,7 @@ def bits(length: int, found: str) -> str:
 
 
 def of_charset(charset: str, found: str, words: Words) -> str:
-    """Text, or the bytes that stand in it where its character set is `binary`."""
+    """Text, or the bytes that it stands for if its character set is `binary`."""
     if charset.lower() != "binary":
         return found
     words[-1] = "varbinary"
@@ -101,12 +101,12 @@ def of_charset(charset: str, found: str, words: Words) -> str:
 
 @lru_cache(maxsize=4096)
 def decimal_word(precision: int, scale: int) -> str:
-    """What a DecimalObject shows: `(p,s)` where they are a decimal's."""
+    """The word that a DecimalObject shows: `(p,s)` if these are a decimal's."""
     return f"({precision},{scale})" if 0 < precision and 0 <= scale <= precision else "decimal"
 
 
 def shown_members(word: str | None, defines: Sequence[str] | None) -> str | None:
-    """What an EnumSetValue shows: its type with the labels that the column has."""
+    """What an EnumSetValue shows: its type with the labels of its column."""
     if not defines or word not in ("enum", "set"):
         return word
     labels = ",".join("'" + label.replace("'", "''") + "'" for label in defines)
@@ -225,7 +225,7 @@ def _enum_set(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[
 
 
 def _geometry(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:
-    """The geometry as WKB; as EWKB where it has a spatial reference."""
+    """The geometry as WKB, or as EWKB if it has a spatial reference."""
     srid, at = number(data, at)
     found, at = octets(data, at)
     return canonical.base64_of(canonical.with_srid(found, srid)), at
@@ -255,4 +255,4 @@ READERS: dict[int, Reader] = {
         start=1,
     )
 }
-"""Branch byte -> reader, for all branches but null, which is 0."""
+"""Branch byte -> reader, for all branches except null, which is 0."""

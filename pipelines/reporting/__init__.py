@@ -1,1 +1,1 @@
-"""What people look at: the report of a warehouse, and the checks that somebody is told of."""
+"""What people look at: the report of a warehouse, and the checks that alert somebody."""

@@ -1,4 +1,5 @@
-"""What of a warehouse is not as it should be: what is parked, and what `checks:` does not allow."""
+"""What is wrong in a warehouse: targets that are parked, and values that `checks:` does not
+allow."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pipelines.terminal.console import counted
 
 
 class Finding(NamedTuple):
-    """One thing that is not well: which check, of which source or target, its bound and what was
+    """One thing that is wrong: the check, the source or target, the bound and the value that was
     found (seconds, or a number), and the sentence on it."""
 
     check: str
@@ -23,8 +24,8 @@ class Finding(NamedTuple):
 def findings(
     checks: Checks, sources: Iterable[Mapping[str, Any]], tables: Iterable[Mapping[str, Any]]
 ) -> list[Finding]:
-    """What fails, of rows of `ingest status`: what cannot be asked is not well, either.
-    The bounds `lag` and `rejects` are sources' too, and `gaps` is theirs alone."""
+    """The findings in rows of `ingest status`; what cannot be looked up is a finding, too. The
+    bounds `lag` and `rejects` also apply to sources, and `gaps` only to them."""
     found = []
     for row in sources:
         name = f"source {row['source']}"
@@ -92,7 +93,7 @@ def _finding(check: str, on: str, *, bound: int | None, found: int | None, text:
 
 
 def _time(seconds: int) -> str:
-    """So many seconds in the largest unit that loses little."""
+    """A number of seconds, in the largest unit that loses little."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size or seconds == size:
             return f"{float(f'{seconds / size:.3g}'):,g} {unit}"

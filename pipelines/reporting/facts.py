@@ -1,4 +1,4 @@
-"""What the report says, asked of the tables alone: counts, times, examples, each bounded."""
+"""The facts of the report, read from the tables alone: counts, times and examples, each bounded."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pipelines.telemetry.runs import last_run, now
 from pipelines.terminal.console import Advance
 
 MOST = 50
-"""Rows of a list, the ones that matter most; sources and targets are all listed."""
+"""The most rows of a list, which are those that matter most; sources and targets are all listed."""
 RUNS_MOST = 120
-"""The newest runs, which plots show."""
+"""How many of the newest runs the plots show."""
 EXAMPLE = 400
-"""Bytes of a message that an example shows."""
+"""How many bytes of a message an example shows."""
 _NOT_SHOWN = "not shown, since columns of its source are masked: see `ingest rejects show ID`"
 STEPS = 10
 """How often `advance` is called."""
@@ -37,12 +37,17 @@ _OWN = ("_progress", "_ddl", "_rejects", "_runs")
 class Facts:
     """Everything that the report says.
 
-    `layers`: rows of bronze, silver and gold's targets. `kinds`: rows of silver by kind. `sources`,
-    `tables`: as `ingest status` has them. `runs`: the newest rows of `gold._runs`, the last one
-    last. `applied`: what gold did, by hour. `slowest`: targets by the seconds that they took.
-    `late`: targets by how much came late.
-    `rejects`: those that are open, by code, with an example. `ddl`: schema changes that wait.
-    `storage`: files and bytes by table. `failed`: what could not be looked up.
+    - `layers`: rows of bronze, silver and gold's targets.
+    - `kinds`: rows of silver by kind.
+    - `sources`, `tables`: as in `ingest status`.
+    - `runs`: the newest rows of `gold._runs`, the last one last.
+    - `applied`: what gold did, by hour.
+    - `slowest`: targets by the seconds that they took.
+    - `late`: targets by how much came late.
+    - `rejects`: the open ones, by code, with an example.
+    - `ddl`: schema changes that wait.
+    - `storage`: files and bytes by table.
+    - `failed`: what could not be looked up.
     """
 
     at: datetime
@@ -62,7 +67,7 @@ class Facts:
 
 
 def facts(warehouse: Warehouse, *, advance: Advance) -> Facts:
-    """All facts as they are now; `advance` is told what was looked up."""
+    """All facts as they are now; `advance` is told each step."""
     failed: list[str] = []
 
     def missed(what: str, error: Exception) -> None:
@@ -137,7 +142,7 @@ def _runs(warehouse: Warehouse) -> list[Record]:
 
 
 def _progress(warehouse: Warehouse) -> str | None:
-    """The table of what gold did; None where it never did anything."""
+    """The table of what gold did; None if it has not done anything yet."""
     return warehouse.name("gold", "_progress") if warehouse.exists("gold", "_progress") else None
 
 
@@ -150,7 +155,7 @@ def _applied(warehouse: Warehouse) -> list[Record]:
 
 
 def _by_target(warehouse: Warehouse, asked: Callable[..., str]) -> list[Record]:
-    """The targets that a query on what gold did finds foremost."""
+    """The targets that a query on what gold did lists first."""
     done = _progress(warehouse)
     if done is None:
         return []
@@ -165,13 +170,13 @@ def _rejects(warehouse: Warehouse) -> list[Record]:
     found_rows = records(warehouse.session.sql(asked))
     for row in found_rows:
         if row["stage"] == "decode" and _masks_columns(warehouse.config, row["source"]):
-            # No message that could not be read can be masked.
+            # A message that could not be read cannot be masked either.
             row["example"] = {**row["example"], "error": _NOT_SHOWN, "value": None}
     return found_rows
 
 
 def _masks_columns(config: Config, source: str) -> bool:
-    """Whether columns of a source are masked on their way to some target."""
+    """Whether columns of a source are masked in some target."""
     tables = config.tables.get(source)
     if tables is None:
         return False
@@ -185,8 +190,8 @@ def _pending(warehouse: Warehouse) -> list[Record]:
 
 
 def _storage(warehouse: Warehouse) -> list[Record]:
-    """A row a table, the largest first. `small`: it has so many files, of so few bytes on average,
-    that reading it costs more than it must."""
+    """A row for each table, the largest first. `small`: it has so many files, which on average have
+    so few bytes, that reading it costs more than necessary."""
     names = [("bronze", "messages"), ("silver", "cdc")]
     names += [("gold", name) for name in (*gold_tables(warehouse), *_OWN)]
     found = []

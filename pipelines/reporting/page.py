@@ -1,7 +1,7 @@
 """The report as one page of HTML that needs nothing else: no script, no request, no font.
 
-Whatever comes from messages or tables passes the template's escaping. The page forbids scripts and
-requests to the browser, too (Content-Security-Policy), so that a slip would stay without effect.
+All text from messages or tables passes the template's escaping. The page also forbids scripts and
+requests to the browser (Content-Security-Policy), so that a slip would have no effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipelines.terminal.console import clean, counted
 from pipelines.terminal.layout import colour_of
 
 _TEMPLATE = files("pipelines.reporting") / "report.html.j2"
-"""As a resource of the package, which may be zipped."""
+"""A resource of the package, which may be zipped."""
 _LINE = 32
 
 
@@ -61,7 +61,7 @@ def page(facts: Facts, findings: Sequence[Finding], *, warehouse_name: str) -> s
 
 
 def check_libraries() -> None:
-    """Raise PlatformError where the libraries of the page are not installed."""
+    """Raise PlatformError if the libraries of the page are not installed."""
     missing = [name for name in ("jinja2", "pygal") if find_spec(name) is None]
     if missing:
         raise PlatformError(
@@ -71,7 +71,7 @@ def check_libraries() -> None:
 
 
 def plots(facts: Facts) -> dict[str, str]:
-    """The plots that there is anything to show in, as SVG."""
+    """The plots, as SVG, that have something to show."""
     drawn = {}
     labels = [f"{run['ended']:%m-%d %H:%M}" for run in facts.runs]
     if facts.runs:
@@ -96,14 +96,14 @@ def plots(facts: Facts) -> dict[str, str]:
 
 
 def number(value: Any) -> str:
-    """`1,234`; nothing for None."""
+    """`1,234`; empty for None."""
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
 def seconds(value: float | None) -> str:
-    """So many seconds, in the unit that people would use."""
+    """A number of seconds, in the unit that people would use."""
     if value is None:
         return ""
     for most, per, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
@@ -118,7 +118,7 @@ def ago(value: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """So many bytes."""
+    """A number of bytes."""
     if value is None:
         return ""
     for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
@@ -133,14 +133,14 @@ def moment(value: datetime | None) -> str:
 
 
 def example(found: Mapping[str, Any] | None) -> str:
-    """The beginning of a message: its text, or its bytes in hexadecimal where it is none."""
+    """The beginning of a message: its text, or its bytes in hexadecimal if it is no text."""
     value = None if found is None else found["value"]
     if not value:
         return ""
     try:
         text = clean(value.decode("utf-8"))
     except UnicodeDecodeError as error:
-        # Cut within a letter.
+        # The cut may go through a letter.
         if error.start >= len(value) - 3 and len(value) == EXAMPLE:
             text = clean(value[: error.start].decode("utf-8"))
         else:

@@ -22,13 +22,13 @@ def lines(
 
 
 def bars(labels: Sequence[str], series: Mapping[str, Sequence[Number]]) -> str:
-    """Bars that stand on each other, a colour a series."""
+    """Stacked bars, with a colour for each series."""
     return _svg(_pygal().StackedBar, labels, series, value_formatter=short)
 
 
 def _pygal() -> Any:
-    """The library, without the finder of plugins that it adds to all of Python's imports: that one
-    lacks what Python 3.12 asks of it, and no plugins are used here."""
+    """The library, without the finder of plugins that it adds to all of Python's imports: the
+    finder lacks what Python 3.12 requires, and no plugins are used here."""
     import pygal
 
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
@@ -80,8 +80,8 @@ def _svg(
 
 
 def _still(tree: Any) -> str:
-    """The SVG as text, without scripts and comments: what pygal writes down for its script to show
-    under the pointer becomes a title, which browsers show by themselves."""
+    """The SVG as text, without scripts and comments. The texts that pygal writes for its script, to
+    be shown under the pointer, become titles, which browsers show by themselves."""
     from xml.etree import ElementTree
 
     for parent in list(tree.iter()):
@@ -90,20 +90,21 @@ def _still(tree: Any) -> str:
             name = "" if child.tag is ElementTree.Comment else str(child.tag).rpartition("}")[2]
             if name == "desc":
                 noted[child.get("class")] = child.text
-            # The title of the whole has the library's name, which would show wherever one points.
+            # The title of the whole is the library's name, which would be shown wherever one
+            # points.
             if name in ("", "desc", "script") or (parent is tree and name == "title"):
                 parent.remove(child)
         if "value" in noted:
             title = ElementTree.SubElement(parent, "title")
             title.text = f"{noted.get('x_label') or ''}: {noted['value']}".removeprefix(": ")
         if parent is not tree:
-            # Equal in every plot of a page.
+            # It is the same in every plot of a page.
             parent.attrib.pop("id", None)
     return ElementTree.tostring(tree, encoding="unicode")
 
 
 def short(value: Any) -> str:
-    """A number as an axis has it: 1.5k, 2M."""
+    """A number as on an axis: 1.5k, 2M."""
     if value is None:
         return ""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):

@@ -1,4 +1,4 @@
-"""The one word, or few, for how a row of `ingest status` stands: `ok`, or what is the matter."""
+"""The state of a row of `ingest status` in one word or a few: `ok`, or what is wrong."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ WELL = "ok"
 
 
 def source_state(row: Mapping[str, Any]) -> str:
-    """How a source stands: `failing` where what it comes from cannot be asked, or not be read from
-    where it stands; that none of its messages could be decoded; that some were gone before they
-    were read; `behind` while messages wait."""
+    """The state of a source: `failing` if its transport cannot be asked, or cannot be read from its
+    position; that none of its messages could be decoded; that some were gone before they were read;
+    `behind` while messages wait."""
     if row["error"] is not None:
         return "failing"
     matters = []
@@ -27,13 +27,13 @@ def source_state(row: Mapping[str, Any]) -> str:
 
 
 def all_rejected(row: Mapping[str, Any]) -> bool:
-    """Whether messages of a source were set aside, and none ever could be decoded."""
-    # Rejects outlive their messages in bronze: what is there now is not what they are part of.
+    """Whether messages of a source were set aside and none could ever be decoded."""
+    # Rejects outlive their messages in bronze, so they may be more than the messages there now.
     return bool(row["rejects"]) and not row["decoded_rows"]
 
 
 def table_state(row: Mapping[str, Any]) -> str:
-    """How a target stands: parked, schema changes that wait, rejects that are open."""
+    """The state of a target: parked, schema changes that wait, rejects that are open."""
     matters = ["parked"] if row["parked"] else []
     matters += [f"{row['pending_ddl']:,} pending"] if row["pending_ddl"] else []
     matters += [f"{row['rejected']:,} rejected"] if row["rejected"] else []

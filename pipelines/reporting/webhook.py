@@ -1,7 +1,7 @@
-"""Tell somebody over HTTP when what fails has changed.
+"""Tell somebody over HTTP when the set of failing checks has changed.
 
 One POST of JSON, tried TRIES times. The note `alerted.json` beside the checkpoints holds what was
-told last: a check that goes on failing is told once, and that it passes again once.
+told last: a check that keeps failing is reported once, and once when it passes again.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ TIMEOUT = 10.0
 """Seconds for one try."""
 _PAUSE = 1.0
 _MOST = 200
-"""Findings of one message; more are counted."""
+"""The most findings in one message; further ones are counted."""
 
 
 def tell(
     warehouse: Warehouse, url: str, found: Sequence[Finding], *, warehouse_name: str
 ) -> str | None:
-    """Post what fails to `url`, unless that is what was told last; gives the sentence on why it
-    could not be told. The sentence names the server alone, since the rest may be a secret."""
+    """Post what fails to `url`, unless that is what was told last; returns the sentence on why it
+    could not be told. The sentence names only the server, since the rest of the address may be a
+    secret."""
     note = Path(warehouse.checkpoint("alerted.json"))
     names = "\n".join(sorted(f"{finding.check} {finding.on}" for finding in found))
     state = hashlib.sha256(names.encode()).hexdigest() if found else ""
-    # A damaged note tells nobody what was told last.
+    # A damaged note does not say what was told last.
     told = read_note(note).get("state") if note.exists() else ""
     if told == state:
         return None
@@ -56,14 +57,14 @@ def tell(
 
 
 class _Stays(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: that would be a GET, without what is to be told."""
+    """Follows no redirect, which would be a GET without the message."""
 
     def redirect_request(self, *_: object) -> None:
-        """None: the answer is an error like others."""
+        """None: the answer then counts as an error."""
 
 
 def _post(url: str, body: bytes) -> str | None:
-    """Why it failed; None where the server took it."""
+    """Why it failed; None if the server accepted it."""
     headers = {"Content-Type": "application/json", "User-Agent": "delta-cdc-ingest"}
     opener = urllib.request.build_opener(_Stays)
     error = ""

@@ -1,4 +1,5 @@
-"""What one run has done so far, in numbers that grow with its sources and targets alone."""
+"""What one run has done so far, in numbers that grow only with the count of its sources and
+targets."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pipelines.telemetry.otel import Attributes, connected, span
 from pipelines.telemetry.runs import CADENCE, RunRow, now
 
 _BATCHES_MOST = 1_000
-"""Micro-batches that wait for gold and are remembered; while it fails, the newest ones."""
+"""How many micro-batches that wait for gold are remembered; while gold fails, the newest ones."""
 STAGES = ("bronze", "silver", "gold", "upkeep")
 
 
@@ -30,7 +31,7 @@ class Totals(NamedTuple):
 class ChangeTimes(NamedTuple):
     """When the changes of a micro-batch happened and arrived: how many there are, and the quantiles
     (`latency.QUANTILES`, µs since 1970 UTC) of their event times and of their messages' timestamps;
-    none where no change has one."""
+    no quantiles if no change has a time."""
 
     changes: int
     happened: Sequence[int]
@@ -56,7 +57,7 @@ class Activity:
         self._start()
 
     def _start(self) -> None:
-        """Begin what the next row counts."""
+        """Begin the counts of the next row."""
         self._since = now()
         self._clock = time.monotonic()
         self._before = (self.passes, dict(self.seconds))
@@ -64,7 +65,7 @@ class Activity:
 
     @contextmanager
     def timed(self, stage: str, *, source: str | None = None) -> Iterator[None]:
-        """Work of one of STAGES, for a source where it is for one."""
+        """Time the work of one of STAGES, for a source if it concerns one."""
         began = time.monotonic()
         about = {} if source is None else {"ingest.source": source}
         try:
@@ -75,18 +76,19 @@ class Activity:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """One pass over the sources: a trace of its own."""
+        """One pass over the sources, which is a trace of its own."""
         self.passes += 1
         about: Attributes = {"ingest.run": self.run, "ingest.pass": self.passes}
         with span(self.telemetry, f"ingest {self._verb}", about):
             yield
 
     def decoded(self, batches: Sequence[ChangeTimes]) -> None:
-        """Silver has these, and gold not yet."""
+        """Silver has these changes, and gold does not have them yet."""
         self._decoded.extend(batches)
 
     def merged(self, targets: Sequence[tuple[str, str]]) -> None:
-        """Gold has all that was decoded; these (source, target) were brought forward."""
+        """Gold has everything that was decoded; these targets (source, target) were brought
+        forward."""
         at = int(now().timestamp() * 1e6)
         for batch in self._decoded:
             self.latency.add(at, batch.changes, batch.happened)
@@ -96,7 +98,7 @@ class Activity:
 
     @property
     def due(self) -> bool:
-        """Whether a continuous run is to write its next row."""
+        """Whether it is time for a continuous run to write its next row."""
         return time.monotonic() - self._clock >= CADENCE
 
     def row(

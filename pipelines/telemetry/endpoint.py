@@ -1,8 +1,8 @@
-"""`--listen HOST:PORT`: metrics, and whether the run lives and works, by HTTP.
+"""`--listen HOST:PORT`: metrics, and whether the run lives and works, over HTTP.
 
-It only reads, and has no login: whoever may reach the port may read the names of sources and
+It only reads and has no login: whoever may reach the port may read the names of sources and
 targets, and counts. `/metrics` answers in the format that is asked for, OpenMetrics or Prometheus'
-text; `/health` says that the process is alive; `/ready` that passes end, and with what.
+text; `/health` says that the process is alive; `/ready` says whether passes end, and how.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ingest.errors import PlatformError
 from pipelines.telemetry.metrics import Readings
 
 _PATIENCE = 5.0
-"""Seconds that a client has for its request."""
+"""How many seconds a client has for its request."""
 
 
 @contextmanager
 def listening(host: str, port: int, readings: Readings) -> Iterator[int]:
-    """Answer until the block ends; gives the port, of which 0 takes any that is free.
+    """Answer until the block ends; yields the port. Port 0 takes any free one.
 
-    Raises PlatformError where the address cannot be had.
+    Raises PlatformError if the address is not available.
     """
 
     class Handler(_Handler):
@@ -84,4 +84,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Who asks is not logged: it is asked every few seconds."""
+        """Requests are not logged, since they come every few seconds."""

@@ -1,7 +1,7 @@
-"""A run's numbers as Prometheus has them: as a file for node_exporter, or to be asked for.
+"""A run's numbers for Prometheus: as a file for node_exporter, or over HTTP.
 
-What is shown is a reading that the run takes between passes, so that whoever asks disturbs nothing.
-Labels are names of sources and targets alone. The metrics are listed in docs/metrics.md.
+They show a reading that the run takes between passes, so that a request does not disturb the run.
+Labels are only names of sources and targets. docs/metrics.md lists the metrics.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _latency(name: str, text: str, latency: Latency) -> Metric:
 
 
 class Readings(Collector):
-    """The newest reading, for whoever collects; `before` is added to what only grows."""
+    """The newest reading, for whoever collects it; `before` is added to the counters."""
 
     def __init__(self, before: Mapping[Series, float]) -> None:
         self.newest: Reading | None = None
@@ -136,7 +136,7 @@ class Readings(Collector):
             yield family
 
     def write(self, file: Path) -> None:
-        """Write the file of node_exporter's textfile collector, whole or not at all."""
+        """Write the file of node_exporter's textfile collector, completely or not at all."""
         write_whole(file, generate_latest(self.registry))
 
 
@@ -145,7 +145,7 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 
 
 def _added(family: Metric, before: Mapping[Series, float]) -> list[Sample]:
-    """The samples of a family that only grows, and those of before that the run has none of."""
+    """The samples of a counter, with those of before that this run does not have."""
     ours = {_series(sample): sample for sample in family.samples}
     samples = [
         sample._replace(value=sample.value + before.get(series, 0.0))
@@ -174,8 +174,8 @@ def _series(sample: Sample) -> Series:
 
 
 def written_before(file: Path) -> dict[Series, float]:
-    """What an earlier run wrote: runs that a scheduler starts go on from there. A file that is none
-    of ours, or damaged, counts as nothing."""
+    """What an earlier run wrote, so that the runs of a scheduler continue its counters. A file that
+    is none of ours, or is damaged, counts as empty."""
     try:
         found = list(text_string_to_metric_families(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, IndexError):

@@ -1,11 +1,11 @@
-"""Spans and metrics of a run for OpenTelemetry, where somebody collects them.
+"""Spans and metrics of a run for OpenTelemetry, if somebody collects them.
 
-A pass over the sources is a trace: the span `ingest run` (or the stage that was asked for), and one
-below it for each piece of work of a stage. Metrics are those of `pipelines.telemetry.metrics`, by
-the same names. Both go through OpenTelemetry's own API: to the providers that the process has, else
-by OTLP over HTTP to where the variables OTEL_EXPORTER_OTLP_… say. Without either nothing is
-imported, and nothing is sent. No span and no metric has more than names, counts and sentences
-without secrets.
+A pass over the sources is a trace: the span `ingest run` (or the stage that was asked for), with
+one span below it for each piece of work of a stage. The metrics are those of
+`pipelines.telemetry.metrics`, by the same names. Both use OpenTelemetry's own API: they go to the
+providers of the process, or else by OTLP over HTTP to the address in the variables
+OTEL_EXPORTER_OTLP_…. Without either, nothing is imported and nothing is sent. Spans and metrics
+hold only names, counts and sentences without secrets.
 
 Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 NAME = "delta-cdc-ingest"
 _VARIABLES = "OTEL_EXPORTER_OTLP_"
 _HEADER = re.compile(r"[ \t]*[!#-'*+\-.0-9A-Z^-z|~]+[ \t]*=[ !#-+\--:<-\[\]-~\t]*")
-"""A header as OpenTelemetry takes it (opentelemetry.util.re)."""
+"""A header that OpenTelemetry accepts (opentelemetry.util.re)."""
 _GAUGES = ("gauge", "info")
 
 Attributes = Mapping[str, str | int | float | bool]
 
 
 def _said() -> bool:
-    """Whether the variables say where to send what."""
+    """Whether the variables say where to send something."""
     return any(name.startswith(_VARIABLES) and text for name, text in os.environ.items())
 
 
 class Telemetry(NamedTuple):
-    """Where spans and metrics go."""
+    """Where spans and metrics are sent."""
 
     tracer: Tracer
     meter: Meter
 
 
 def check_variables(environ: Mapping[str, str]) -> None:
-    """Raises PlatformError for what OpenTelemetry would not take and print whole: it may be a
-    secret, or have one in it."""
+    """Raises PlatformError for a value that OpenTelemetry would reject and print in full, since it
+    may be a secret or contain one."""
     for name, text in environ.items():
         if not name.startswith(_VARIABLES) or not text:
             continue
@@ -67,9 +67,9 @@ def check_variables(environ: Mapping[str, str]) -> None:
 
 
 def connected() -> Telemetry | None:
-    """Where they go; None where nobody collects.
+    """Where they are sent; None if nobody collects them.
 
-    Raises PlatformError where the variables say where to, and OpenTelemetry is not installed or
+    Raises PlatformError if the variables name an address, but OpenTelemetry is not installed or
     would not understand them.
     """
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -88,7 +88,7 @@ def connected() -> Telemetry | None:
     check_variables(os.environ if said else {})
     own = version(NAME)
     if not said and not isinstance(trace.get_tracer_provider(), TracerProvider):
-        # The library is there, and nobody has it at work.
+        # The library is installed, but nobody has set it up.
         return None
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         trace.set_tracer_provider(_traces(TracerProvider, own))
@@ -117,7 +117,7 @@ def _metrics(provider: type[Any], own: str) -> Any:
 def _resource(own: str) -> Any:
     from opentelemetry.sdk.resources import Resource
 
-    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES outrank these.
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence over these.
     return Resource({"service.name": NAME, "service.version": own}).merge(Resource.create())
 
 
@@ -125,7 +125,7 @@ def _resource(own: str) -> Any:
 def span(
     telemetry: Telemetry | None, name: str, attributes: Attributes | None = None
 ) -> Iterator[Span | None]:
-    """A span around what is done meanwhile; nothing where nobody collects."""
+    """A span around the block; nothing if nobody collects."""
     if telemetry is None:
         yield None
         return
@@ -134,7 +134,7 @@ def span(
 
 
 def failed(telemetry: Telemetry | None, text: str) -> None:
-    """Mark the span at work as failed, with the sentence why, which has no secrets."""
+    """Mark the current span as failed, with the sentence that says why, which has no secrets."""
     if telemetry is None:
         return
     from opentelemetry.trace import Status, StatusCode, get_current_span
@@ -150,12 +150,12 @@ class Instruments:
         self._held: dict[str, list[tuple[float, dict[str, str]]]] = {}
 
     def show(self, reading: Reading) -> None:
-        """Take over a reading; those metrics are made that were not there yet."""
+        """Take over a reading; metrics that are new get their instruments."""
         from pipelines.telemetry.metrics import families
 
         for family in families(reading):
             if family.type == "histogram":
-                # Its buckets are made already, which no instrument takes.
+                # Its buckets are made already, and no instrument accepts these.
                 continue
             held = [
                 (sample.value, dict(sample.labels))

@@ -1,4 +1,4 @@
-"""What a run had done at a moment, as plain values that other threads may look at."""
+"""What a run had done at a moment, as plain values that other threads may read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Table = tuple[str, str]
 class Reading:
     """What a run had done `at` a moment.
 
-    `sources`: by name what was counted, and whether it fails now. `tables`: what was counted, by
-    their names. `parked`, `freshness` (µs since 1970 UTC, of the newest change applied) and
-    `pending`: every target's, whether or not it had changes; they are known where gold was
-    `looked_through`. `ready`: a pass has ended, and nothing of the surroundings failed in the last.
+    - `sources`: by name, what was counted and whether the source fails now.
+    - `tables`: by their names, what was counted.
+    - `parked`, `freshness` (µs since 1970 UTC, of the newest change applied) and `pending`: of
+      every target, with or without changes; they are known if gold was `looked_through`.
+    - `ready`: a pass has ended, and nothing that the run depends on failed in the last one.
     """
 
     run: str

@@ -1,10 +1,11 @@
-"""`gold._runs`: one row a run: who ran it and where, how long each stage took, what came of it.
+"""`gold._runs`: one row for each run: who ran it and where, how long each stage took, and the
+result.
 
-A run that brought nothing and ended as the one before it writes no row, and neither does one that
-only found another at work: the table grows with what comes and with what changes, not with how
-often somebody looks. A continuous run writes a row at most every CADENCE seconds, for what came
-since the last one. When a command last ran at all stands in the note `runs.json` beside the
-checkpoints, one line a command.
+A run that brought nothing and ended like the one before it writes no row, and neither does one that
+only found another at work. So the table grows with what comes and what changes, not with how often
+somebody runs the command. A continuous run writes a row at most every CADENCE seconds, for what
+came since the last one. The note `runs.json` beside the checkpoints says when each command ran
+last, one line for each.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 CADENCE = 60.0
-"""Seconds from one row of a continuous run to its next."""
+"""The seconds between two rows of a continuous run."""
 ERRORS_MOST, ERROR_LONGEST = 100, 2_000
-"""Sentences that a row holds, and the characters of one."""
+"""How many sentences a row holds, and how many characters each."""
 _COMMANDS_MOST = 64
 
 RUNS = (
@@ -71,7 +72,7 @@ _OUTCOMES = {None: "running", 0: "done", 1: "incomplete", 2: "failed"}
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """One row; the columns of RUNS, but for who and where."""
+    """One row; the columns of RUNS, except who and where."""
 
     run: str
     part: int
@@ -99,7 +100,7 @@ class RunRow:
 
     @property
     def command(self) -> str:
-        """What was asked for, in words: rows of equal commands are compared."""
+        """The command in words, so that rows of equal commands can be compared."""
         words = [self.verb, *(f"--source {name}" for name in self.sources)]
         return " ".join([*words, *(f"--table {name}" for name in self.tables or ())])
 
@@ -110,14 +111,14 @@ class RunRow:
 
     @property
     def state(self) -> str:
-        """How it ended, as a text that is equal where nothing has changed."""
+        """How it ended, as a text that is the same if nothing has changed."""
         digest = hashlib.sha256("\n".join(sorted(self.errors)).encode()).hexdigest()[:16]
         return digest if self.errors else str(self.exit_code or 0)
 
 
 def record_run(warehouse: Warehouse, row: RunRow) -> bool:
-    """Append the row, where it says something new, and note when the command ran; whether it was
-    appended."""
+    """Append the row if it says something new, and note when the command ran; returns whether it
+    was appended."""
     noted = read_note(_file(warehouse))
     before = noted.pop(row.command, None)
     state = before.get("state") if isinstance(before, dict) else None
@@ -128,7 +129,7 @@ def record_run(warehouse: Warehouse, row: RunRow) -> bool:
         schema = typed_columns((name, type_) for name, type_, _ in RUNS)
         frame = warehouse.session.createDataFrame([_values(warehouse, row)], schema)
         warehouse.append(frame.coalesce(1), "gold", "_runs")
-    # The command that ran last stands last: the first ones are forgotten.
+    # The command that ran last stands last, and the first ones are forgotten.
     noted[row.command] = {"ended": row.ended.isoformat(), "state": row.state}
     kept = dict(list(noted.items())[-_COMMANDS_MOST:])
     write_whole(_file(warehouse), json.dumps(kept).encode())
@@ -142,7 +143,8 @@ def create_runs(warehouse: Warehouse) -> None:
 
 
 def last_run(warehouse: Warehouse) -> datetime | None:
-    """When a run last ended, or a continuous one last said that it is at work; None: never."""
+    """When a run last ended, or a continuous run last wrote that it is at work; None if there was
+    none."""
     times = []
     for noted in read_note(_file(warehouse)).values():
         with suppress(TypeError, KeyError, ValueError):
@@ -181,7 +183,7 @@ def _who(warehouse: Warehouse) -> str | None:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A container's user need not have a name.
+        # The user of a container need not have a name.
         return None
 
 

@@ -1,7 +1,6 @@
 """What the command prints: tables for people, or one JSON object a line for programs.
 
-Standard output holds results and nothing else. What is being done, and what went wrong, goes to
-standard error.
+Standard output holds only results. What is being done, and what went wrong, goes to standard error.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ if TYPE_CHECKING:
 from pipelines.terminal.log import JsonLog, Level, json_line
 
 EXACT = 2**53
-"""Above it, programs that hold numbers as doubles would round: such integers become text."""
+"""Programs that hold numbers as doubles would round larger integers, so these become text."""
 
 PIPE = 200
-"""Cells of a line where a file or a pipe takes it, unless COLUMNS says otherwise."""
+"""The width of a line, in cells, for a file or a pipe, unless COLUMNS says otherwise."""
 STATES = ("state", "status")
-"""Fields that say how something stands, and are coloured."""
+"""Fields that hold a state, and are coloured."""
 _UNFOLDED = 1_000_000
 _LEAST_ROOM = 20
 
 
 class Advance:
-    """Moves a bar on: called with what was finished, and whether that is news."""
+    """Moves a bar forward: called with the step that is finished, and whether that is news."""
 
     def __init__(
         self, finished: Callable[[str, bool], None], begun: Callable[[str], None] = lambda _: None
@@ -47,16 +46,16 @@ class Advance:
         self._begun = begun
 
     def __call__(self, step: str, news: bool, **about: Any) -> None:
-        """One step is finished; `about`: what a log says it is about, such as its source."""
+        """One step is finished; `about`: what a log line is about, such as its source."""
         self._finished(step, news)
 
     def at(self, step: str) -> None:
-        """Show on a terminal what is at work now; the bar stays where it is."""
+        """Show on a terminal the step that is at work now; the bar stays where it is."""
         self._begun(step)
 
 
 class LoggedAdvance(Advance):
-    """Each step that is news as a line of a log."""
+    """Writes each step that is news as a line of a log."""
 
     def __init__(self, log: JsonLog) -> None:
         super().__init__(lambda _, __: None)
@@ -68,7 +67,7 @@ class LoggedAdvance(Advance):
 
 
 def json_value(value: Any) -> Any:
-    """`value` as JSON holds it without loss: see the output rules in the README."""
+    """`value` as JSON that loses nothing: see the output rules in the README."""
     kind = value.__class__
     if value is None or kind is str or kind is bool:
         return value
@@ -92,8 +91,8 @@ def json_value(value: Any) -> Any:
 def clean(text: str) -> str:
     """`text` as one line that a terminal shows and does not obey (semantics.md, 71).
 
-    Whatever is not printable is spelled out: control characters, so escape sequences and line
-    breaks, and characters that turn the direction of writing.
+    All characters that are not printable are spelled out: control characters, and with them escape
+    sequences and line breaks, and characters that change the direction of writing.
     """
     if text.isprintable():
         return text
@@ -114,7 +113,8 @@ _OF_ONE = {"are": "is", "have": "has", "were": "was"}
 
 
 def counted(number: int, things: str, verb: str | None = None) -> str:
-    """`1 table`, `2 tables`: `things` with the number of them, and what they do: `1 table is`."""
+    """`1 table`, `2 tables`: `things` with their number and, if it is given, their verb: `1 table
+    is`."""
     one = number == 1
     noun = things.removesuffix("s") if one else things
     does = "" if verb is None else f" {_OF_ONE.get(verb, f'{verb}s') if one else verb}"
@@ -132,8 +132,8 @@ def _item(value: Any) -> str:
 
 
 def open_output() -> None:
-    """See that standard output and standard error take what is printed: as UTF-8, whatever the
-    locale says, and into nothing where they were closed (`>&-`)."""
+    """Make standard output and standard error accept everything that is printed: as UTF-8, whatever
+    the locale says, and discarded if they were closed (`>&-`)."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -150,8 +150,8 @@ def warn(text: str) -> None:
 
 
 class Console:
-    """One call's output. `json` is what the user asked for; with `log`, what is done and what went
-    wrong are its lines."""
+    """The output of one call. `json` is what the user asked for; with `log`, what is done and what
+    went wrong are written as its lines."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
@@ -176,7 +176,7 @@ class Console:
                 self.record(dict(zip(columns, row, strict=True)))
             return
         places = [columns.index(name) for name in (shown or columns)]
-        # A while to import, and programs never need it.
+        # Importing it takes a while, and programs never need it.
         from pipelines.terminal.layout import Column, Kind
 
         held = [[row[i] for i in places] for row in rows]
@@ -202,13 +202,13 @@ class Console:
 
     @property
     def width(self) -> int:
-        """Cells of a line: those of the terminal, or what COLUMNS says, else PIPE."""
+        """The width of a line in cells: the terminal's, or the number in COLUMNS, else PIPE."""
         beside = PIPE if not sys.stdout.isatty() else 80
         return max(shutil.get_terminal_size((beside, 24)).columns, _LEAST_ROOM)
 
     @property
     def coloured(self) -> bool:
-        """Whether standard output shows colours, and they are wanted (https://no-color.org)."""
+        """Whether standard output shows colours and they are wanted (https://no-color.org)."""
         wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return wanted and sys.stdout.isatty()
 
@@ -240,7 +240,8 @@ class Console:
             sys.stdout.write(clean(text) + "\n")
 
     def say(self, text: str, *, level: Level = "warning", **about: Any) -> None:
-        """Tell the user something beside the result, in a line; a log also what it is about."""
+        """Tell the user something beside the result, in one line; a log line also says what it is
+        about."""
         text = self.hide(text)
         if self.log is not None:
             self.log.line(level, text, **about)
@@ -249,7 +250,8 @@ class Console:
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:
-        """A bar of `total` steps on a terminal, elsewhere a line for the news; standard error."""
+        """A bar of `total` steps on a terminal, elsewhere a line for each step that is news; on
+        standard error."""
         if self.log is not None:
             yield LoggedAdvance(self.log)
             return
@@ -277,7 +279,7 @@ class Console:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Show on a terminal that something takes its time."""
+        """Show on a terminal that something takes a while."""
         if self.log is not None or not sys.stderr.isatty():
             yield
             return

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 WIDE, NARROW = 3, 2
 """Cells between two columns."""
 LEAST_TEXT, LEAST_BELOW, LEAST_PATH = 32, 60, 20
-"""Cells that a text, one that may stand below its row, or a path is left with at least."""
+"""The least width, in cells, of a text, of a text that may stand below its row, and of a path."""
 INDENT = 4
 COLOURS = {
     **dict.fromkeys(("ok", "applied", "resolved"), "green"),
@@ -28,11 +28,11 @@ COLOURS = {
     "rejected": "magenta",
     **dict.fromkeys(("ignored", "superseded", "dismissed"), "bright_black"),
 }
-"""What a state looks like: well, waiting, broken, kept out, no concern any more."""
+"""The colour of a state: good, waiting, broken, kept out, no longer of concern."""
 
 
 class Kind(Enum):
-    """What a column's cells may undergo."""
+    """How a column's cells may be changed."""
 
     NAME = auto()
     """Stays whole."""
@@ -47,7 +47,7 @@ class Kind(Enum):
 
 
 class Where(Enum):
-    """What becomes of a column where there is no room for it."""
+    """What becomes of a column if there is no room for it."""
 
     BESIDE = auto()
     """It stays beside the others."""
@@ -69,7 +69,7 @@ class Column:
 
 
 class Span(NamedTuple):
-    """A piece of a line, and how it looks."""
+    """A piece of a line, and its look."""
 
     text: str
     colour: str | None = None
@@ -82,7 +82,8 @@ Rows = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class _Plan:
-    """Which columns, by number, stand beside each other, how wide, and which go below."""
+    """The columns, by number, that stand beside each other, their widths, and the columns that go
+    below."""
 
     beside: tuple[int, ...]
     below: tuple[int, ...] = ()
@@ -113,7 +114,7 @@ def lines(columns: Sequence[Column], rows: Rows, width: int) -> Iterator[Line]:
 
 
 def without_empty(columns: Sequence[Column], rows: Rows) -> tuple[list[Column], list[list[str]]]:
-    """The table without columns in which nothing stands."""
+    """The table without columns that are empty in all rows."""
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     return [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
@@ -134,8 +135,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def shortened(path: str, width: int) -> str:
-    """The path in at most so many cells: without folders in its middle, or with its file alone;
-    else without letters in its middle."""
+    """The path in at most so many cells: without folders in its middle, or only its file; else
+    without letters in its middle."""
     if cell_len(path) <= width:
         return path
     first, *rest = path.split("/")
@@ -149,14 +150,14 @@ def shortened(path: str, width: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """As much of the text's beginning as fits."""
+    """As much of the beginning of the text as fits."""
     while cell_len(text) > width:
         text = text[:-1]
     return text
 
 
 def _plans(columns: Sequence[Column]) -> Iterator[_Plan]:
-    """Ever more frugal ways to set the columns out."""
+    """Ways to arrange the columns, each more frugal than the one before."""
     plan = _Plan(tuple(range(len(columns))))
     yield plan
     yield (plan := replace(plan, gap=NARROW))
@@ -170,7 +171,7 @@ def _plans(columns: Sequence[Column]) -> Iterator[_Plan]:
 
 
 def _leaving_out(plan: _Plan, columns: Sequence[Column]) -> Iterator[_Plan]:
-    """The plan with ever fewer optional columns."""
+    """The plan with fewer and fewer optional columns."""
     for number in reversed(_of(columns, Where.LEFT_OUT)):
         yield (plan := _without(plan, [number]))
 
@@ -184,7 +185,7 @@ def _without(plan: _Plan, numbers: Sequence[int]) -> _Plan:
 
 
 def _fitted(plan: _Plan, columns: Sequence[Column], rows: Rows, *, width: int) -> _Plan | None:
-    """The plan with the width of each column; None where they do not fit, or none is left."""
+    """The plan with the width of each column; None if they do not fit, or none is left."""
     if not plan.beside:
         return None
     whole = [_widest(columns[i].name, *(row[i] for row in rows)) for i in plan.beside]
@@ -201,7 +202,7 @@ def _fitted(plan: _Plan, columns: Sequence[Column], rows: Rows, *, width: int) -
         return replace(plan, widths=tuple(whole))
     widths = list(least)
     while spare and widths != whole:
-        # The narrowest that wants more gets a cell.
+        # The narrowest column that needs more gets a cell.
         wanting = [i for i in range(len(widths)) if widths[i] < whole[i]]
         widths[min(wanting, key=lambda i: widths[i])] += 1
         spare -= 1

@@ -13,8 +13,8 @@ Level = Literal["info", "warning", "error"]
 
 
 def json_line(value: Any) -> str:
-    """`value` as JSON on one line, whoever splits it, and without what a terminal would obey: what
-    is not printable is spelled by its number."""
+    """`value` as JSON on one line, however lines are split, without characters that a terminal
+    would obey: those that are not printable are spelled by their number."""
     text = orjson.dumps(value).decode()
     if text.isprintable():
         return text
@@ -22,18 +22,18 @@ def json_line(value: Any) -> str:
 
 
 class JsonLog:
-    """Writes a JSON object a line to standard error: `time` (UTC), `level`, `message`, then what
-    the line is about (`run`, `source`, `target`, `batch`), as far as that is known."""
+    """Writes one JSON object a line to standard error: `time` (UTC), `level`, `message`, then what
+    the line is about (`run`, `source`, `target`, `batch`), if that is known."""
 
     def __init__(self) -> None:
         self.about: dict[str, Any] = {}
 
     def line(self, level: Level, message: str, **about: Any) -> None:
-        """One line; what is None is left out."""
+        """Write one line; values that are None are left out."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         known = {name: value for name, value in about.items() if value is not None}
         record = {"time": time, "level": level, "message": message, **self.about, **known}
-        # Who reads both streams of one terminal has them in order.
+        # Whoever reads both streams of one terminal gets them in order.
         sys.stdout.flush()
         sys.stderr.write(json_line(record) + "\n")
         sys.stderr.flush()

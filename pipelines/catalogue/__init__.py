@@ -1,4 +1,4 @@
 """The catalogue of a database: its tables as they are, and what a first configuration says of them.
 
-Nothing is ever written to the database: every session is one that only reads.
+Nothing is ever written to the database: every session is read-only.
 """

@@ -1,4 +1,4 @@
-"""Where a database is: a URL, whose password is shown nowhere."""
+"""The address of a database: a URL, whose password is never shown."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ KINDS = {
     "mysql": ("mysql", 3306),
     "mariadb": ("mysql", 3306),
 }
-"""Scheme of a URL -> which reader it needs, and the port that such servers listen on."""
+"""Scheme of a URL -> the reader that it needs, and the default port of such servers."""
 
 
 class Address(NamedTuple):
-    """What a URL says. `reader` is postgresql or mysql."""
+    """The parts of a URL. `reader` is postgresql or mysql."""
 
     reader: str
     host: str
@@ -31,7 +31,7 @@ class Address(NamedTuple):
 
 
 def parse_address(url: str) -> Address:
-    """What a URL says; raises ConfigError where it is not one of a database that can be read."""
+    """The parts of a URL; raises ConfigError if it is not one of a database that can be read."""
     wanted = (
         "expected a URL like postgresql://user@host:5432/database or mysql://user@host/database"
     )
@@ -39,7 +39,7 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # The error quotes what it took for the port, which may be of the password.
+        # The error quotes what it took for the port, which may be a part of the password.
         raise _mistake(
             f"{wanted}, got one whose host and port cannot be told; in a user's name or a password "
             f"write / as %2F, @ as %40, : as %3A, # as %23 and ? as %3F"

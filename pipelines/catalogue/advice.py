@@ -1,4 +1,5 @@
-"""What has to be set up at the database and the connector, given how they are: sentences and SQL.
+"""What must be set up at the database and the connector, given their present state: sentences and
+SQL.
 
 Source: https://debezium.io/documentation/reference/3.6/connectors/postgresql.html and mysql.html,
 under "Setting up"; https://github.com/eulerto/wal2json, https://github.com/alibaba/canal,
@@ -16,7 +17,7 @@ WANTED_OF_MYSQL = {
     "binlog_format": ("ROW", "binlog_format=ROW"),
     "binlog_row_image": ("FULL", "binlog_row_image=FULL"),
 }
-"""Variable -> the value that row changes need, and the line of my.cnf that gives it."""
+"""Variable -> the value that row changes need, and the line of my.cnf that sets it."""
 _NO_SCHEMAS = (
     "The connector writes JSON without types where value.converter.schemas.enable=false: leave it "
     "at true, or run this again with --types."
@@ -24,7 +25,8 @@ _NO_SCHEMAS = (
 
 
 def advice(catalogue: Catalogue, format_: str) -> Iterator[str]:
-    """What is to be done before the first run, one thing a text; what is well is not named."""
+    """What must be done before the first run, one thing a text; settings that are right are not
+    mentioned."""
     if catalogue.kind == "postgresql":
         yield from _postgresql(catalogue, format_)
     else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class CatalogueTable(NamedTuple):
-    """A table: `schema` is None where the database has none; `columns` are source types by name.
+    """A table: `schema` is None if the database has none; `columns` are source types by name.
 
     `identity`: PostgreSQL's REPLICA IDENTITY: default, full, index or nothing.
     """
@@ -20,7 +20,7 @@ class CatalogueTable(NamedTuple):
     identity: str | None = None
 
     def named(self, database: str) -> str:
-        """Its name as the YAML has it."""
+        """Its name in the YAML."""
         return ".".join(part for part in (database, self.schema, self.name) if part)
 
 

@@ -21,7 +21,7 @@ SETTINGS = (
     "server_version",
 )
 _IDENTITIES = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
-# Partitions are written to by the name of their table; views and foreign tables have no log.
+# Partitions are written under the name of their table; views and foreign tables have no log.
 _TABLES = """
 SELECT c.oid, n.nspname, c.relname, c.relreplident
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -29,7 +29,7 @@ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
 ORDER BY n.nspname, c.relname
 """
-# A domain is what its messages have: its base type.
+# Messages have the base type of a domain.
 _COLUMNS = """
 SELECT a.attrelid, a.attname,
        CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod)

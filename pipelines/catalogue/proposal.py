@@ -12,7 +12,7 @@ from pipelines.catalogue.model import Catalogue, CatalogueTable
 
 
 def source_text(catalogue: Catalogue, name: str, *, format_: str, types: bool) -> str:
-    """The YAML of the source; with `types` those of all columns, which some formats lack."""
+    """The YAML of the source; `types`: with the types of all columns, which some formats lack."""
     prefix = catalogue.database
     if format_.startswith("debezium"):
         topics = rf"{prefix}(\..*)?"
@@ -38,7 +38,7 @@ def source_text(catalogue: Catalogue, name: str, *, format_: str, types: bool) -
 
 
 def tables_text(catalogue: Catalogue, name: str) -> str:
-    """The YAML of the tables: each with its key, and a target that no other has."""
+    """The YAML of the tables, each with its key and a target of its own."""
     lines = [f"source: {_scalar(name)}", "tables:"]
     names = list(_targets(catalogue))
     for table, target in zip(catalogue.tables, names, strict=True):
@@ -56,7 +56,7 @@ def tables_text(catalogue: Catalogue, name: str) -> str:
 
 
 def _targets(catalogue: Catalogue) -> Iterator[str]:
-    """A target for each table: its name, with its schema where two would be one."""
+    """A target for each table: its name, with its schema if two tables have the same name."""
     short = [_target(DEFAULT_TARGET, catalogue, table) for table in catalogue.tables]
     often = Counter(name.lower() for name in short)
     for name, table in zip(short, catalogue.tables, strict=True):
@@ -69,7 +69,7 @@ def _target(template: str, catalogue: Catalogue, table: CatalogueTable) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Text as YAML has it on one line."""
+    """A text as YAML on one line."""
     return (
         yaml.safe_dump(text, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
     )

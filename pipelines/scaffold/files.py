@@ -1,4 +1,4 @@
-"""The files of a first configuration, each line of them explained, and what is still open."""
+"""The files of a first configuration, with an explanation of each line, and what is still open."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ retention: {bronze: null, silver: null}    # for ever; or days, like 90 days
 @dataclass
 class Draft:
     """The files to write, by their names below the conf folder; `doubts` are sentences on what a
-    person has to decide."""
+    person must decide."""
 
     files: dict[str, str] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
 
 
 def source_name(files: Sequence[str]) -> str:
-    """A source's name from that of its first file."""
+    """A source's name, made from that of its first file."""
     plain = re.sub(r"[^A-Za-z0-9]+", "_", Path(files[0]).name.split(".")[0]).strip("_")
     return plain or "sample"
 
@@ -97,7 +97,7 @@ def _transport(sample: Sample, made: Draft, *, root: Path) -> Iterator[str]:
 
 
 def _pattern(files: Sequence[str], root: Path) -> str:
-    """One pattern for all the files, relative to `root` where they lie below it."""
+    """One pattern for all the files, relative to `root` if they lie below it."""
     paths = [os.path.abspath(file) for file in files]
     if len(paths) > 1:
         folder = os.path.commonpath([os.path.dirname(path) for path in paths])
@@ -128,12 +128,12 @@ def _zone(sample: Sample, made: Draft) -> Iterator[str]:
 
 
 def _declarable(sample: Sample) -> list[Table]:
-    """The tables that a source's YAML can say something of."""
+    """The tables that a source's YAML can describe."""
     return [table for table in sample.tables.values() if not table.undeclared]
 
 
 def _note_undeclared(sample: Sample, made: Draft) -> None:
-    """What is to be known of the other tables."""
+    """Note what must be known of the other tables."""
     for table in sample.tables.values():
         if table.undeclared:
             text = f"no keys and columns can be declared for it: {table.undeclared}"
@@ -206,17 +206,17 @@ def _note_rejects(sample: Sample, made: Draft) -> None:
 
 
 def _explained(line: str, why: str) -> str:
-    """A line with a comment, in the column where comments stand."""
+    """A line with its comment, in the column where comments stand."""
     return f"{line:<31} # {why}"
 
 
 def _value(value: object) -> str:
-    """A value as YAML on one line, whatever text of a message is in it."""
+    """A value as YAML on one line, whatever text of a message it holds."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_value(k)}: {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, str) and not value.isprintable():
         return json.dumps(value)
-    # Within brackets, where more has to be quoted than outside of them.
+    # Within brackets, where more must be quoted than outside.
     return yaml.safe_dump([value], default_flow_style=True, width=2**31, allow_unicode=True)[1:-2]

@@ -1,4 +1,4 @@
-"""What a column's values, or a table's columns, seem to be where no message says it."""
+"""Guesses of a column's type or a table's key, if no message names it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _INSTANT = re.compile(_DATETIME.pattern + r"(Z|[+-]\d\d:?\d\d)")
 _EPOCH = re.compile(r"1\d{9}|1\d{12}|1\d{15}")
 _PRECISION = 38
 _HEADROOM = 6
-"""Digits before the point that larger numbers than those of a sample may have."""
+"""By how many digits before the point numbers may be longer than those of a sample."""
 
 
 def guessed_type(texts: Collection[str]) -> str:
-    """The narrowest type that holds all of the texts; string where nothing else does."""
+    """The narrowest type that holds all of the texts; string if no other does."""
     for pattern, type_ in (
         (_BOOLEAN, "boolean"),
         (_WHOLE, "bigint"),
@@ -38,12 +38,13 @@ def guessed_type(texts: Collection[str]) -> str:
 
 
 def seems_time(texts: Collection[str]) -> bool:
-    """Whether whole numbers are as large as seconds, milli- or microseconds of these years are."""
+    """Whether whole numbers are as large as seconds, milliseconds or microseconds of these
+    years."""
     return bool(texts) and all(_EPOCH.fullmatch(text) for text in texts)
 
 
 def guessed_key(table: str, columns: Iterable[str]) -> str | None:
-    """The column that is called like a key of the table; None where none is."""
+    """The column whose name is that of a key of the table; None if there is none."""
     called = {name.lower(): name for name in columns}
     one = table.lower()
     for name in ("id", f"{one}_id", f"{one.removesuffix('s')}_id", f"{one.removesuffix('es')}_id"):

@@ -1,6 +1,6 @@
-"""What a sample of messages says: formats, tables, keys, types, and what it leaves open.
+"""What a sample of messages shows: formats, tables, keys, types, and what it leaves open.
 
-The messages are decoded as silver decodes them, without Spark and without a configuration.
+The messages are decoded as silver decodes them, but without Spark and without a configuration.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ingest.names import quoted, table_name
 from ingest.wire.contract import Message
 
 MOST = 10_000
-"""Messages that are looked at."""
+"""How many messages are read."""
 _FIRST = 100
-"""Messages by which the framing is found."""
+"""How many messages decide the framing."""
 _TEXTS = 1_000
-"""Different values of a column that are looked at."""
+"""How many different values of a column are kept."""
 _LONGEST = 100
-"""Characters of a value that are looked at; what is longer is text anyway."""
+"""How many characters of a value are kept; a longer value is text anyway."""
 SCHEMALESS = Code.UNKNOWN_SCHEMA_ID.value
-"""What is said of a message whose schema has to be looked up, by the format that it has."""
+"""The code of a message whose schema must be looked up; its format is known."""
 _COLUMNS = tuple(column.name for column in DECODED)
 
 
 @dataclass
 class Table:
-    """One source table, as the sample has it: its name, the columns of its key, its columns' types
-    where messages have them, and values of the others."""
+    """One source table in the sample: its name, the columns of its key, the types of its columns if
+    messages have them, and values of the other columns."""
 
     db: str | None
     schema: str | None
@@ -50,17 +50,17 @@ class Table:
 
     @property
     def label(self) -> str:
-        """As a source's YAML names it, where it can."""
+        """The table's name in a source's YAML, if it can be named there."""
         return ".".join(part for part in (self.db, self.schema, self.name) if part)
 
     @property
     def pattern(self) -> str:
-        """As a tables file names it."""
+        """The table's name in a tables file."""
         return ".".join(quoted(part) for part in (self.db, self.schema, self.name) if part)
 
     @property
     def undeclared(self) -> str:
-        """Why a source's YAML cannot name it; empty where it can."""
+        """Why a source's YAML cannot name the table; empty if it can."""
         try:
             table_name(self.label)
         except ValueError as error:
@@ -70,10 +70,14 @@ class Table:
 
 @dataclass
 class Sample:
-    """What all its messages say. `formats` counts the messages that were recognised, `codes` errors
-    and warnings, `errors` has the sentence of one of each; `topics` are those of a capture of
-    Kafka. `positioned`: all are of a format that `order: auto` reads by arrival, and each change
-    has a position in the source's log."""
+    """What all its messages show.
+
+    - `formats` counts the messages that were recognised, `codes` errors and warnings; `errors` has
+      the sentence of one of each.
+    - `topics` are those of a capture of Kafka.
+    - `positioned`: all messages are of a format that `order: auto` reads by arrival, and each
+      change has a position in the source's log.
+    """
 
     files: tuple[str, ...]
     framing: str
@@ -87,7 +91,7 @@ class Sample:
 
     @property
     def unrecognised(self) -> int:
-        """Messages that could not be decoded, but for those that lack their schema alone."""
+        """How many messages could not be decoded, except for those that only lack their schema."""
         errors = {code.value for code in Code if code.severity == "error"} - {SCHEMALESS}
         return sum(count for code, count in self.codes.items() if code in errors)
 
@@ -95,8 +99,8 @@ class Sample:
 def read_sample(
     files: Sequence[str], *, framing: str | None = None, format_: str = "auto"
 ) -> Sample:
-    """Read at most MOST messages of the files; without `framing` the one under which most of the
-    first messages can be decoded."""
+    """Read at most MOST messages of the files. Without `framing`, the framing is taken with which
+    most of the first messages can be decoded."""
     if framing is None:
         tried = [_read(files, way, format_, most=_FIRST) for way in FRAMINGS]
         framing = min(tried, key=_unlikeliness).framing
@@ -109,7 +113,8 @@ def read_sample(
 
 
 def _unlikeliness(sample: Sample) -> tuple[float, int]:
-    """Least for the framing under which most can be decoded, then for the one that cuts most."""
+    """Lowest for the framing with which most messages can be decoded, then for the one that cuts
+    most."""
     if not sample.messages:
         return 1.0, 0
     return sample.unrecognised / sample.messages, -sum(sample.formats.values())
@@ -138,7 +143,7 @@ def _read(
             if row["kind"] == "ddl" and row["table"] and row["key_columns"]:
                 keys[row["db"], row["schema"], row["table"]] = tuple(row["key_columns"])
     for table in sample.tables.values():
-        # What messages of rows leave open, gold takes from a schema change.
+        # Gold takes what messages of rows leave open from a schema change.
         table.key = table.key or keys.get((table.db, table.schema, table.name), ())
     return sample
 

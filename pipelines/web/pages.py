@@ -1,8 +1,8 @@
-"""The pages of the review as HTML: no script, no request to anywhere else.
+"""The pages of the review as HTML: no script, and no request to anywhere else.
 
-Whatever comes from a source passes the templates' escaping, and control characters, those that turn
-the direction of writing among them, are spelled out. The server forbids scripts, too, so that a
-slip would stay without effect.
+All text from a source passes the templates' escaping, and control characters, including those that
+change the direction of writing, are spelled out. The server also forbids scripts, so that a slip
+would have no effect.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _FOLDER = files("pipelines.web")
-"""As resources of the package, which may be zipped."""
+"""Resources of the package, which may be zipped."""
 STYLE = _FOLDER / "style.css"
 
 
 def check_libraries() -> None:
-    """Raise PlatformError where the library of the pages is not installed."""
+    """Raise PlatformError if the library of the pages is not installed."""
     if find_spec("jinja2") is None:
         raise PlatformError(
             "`ingest review` needs jinja2: install the extra `report`, "
@@ -35,15 +35,15 @@ def check_libraries() -> None:
 
 
 def inbox_page(inbox: Inbox, *, warehouse_name: str) -> str:
-    """What waits, and what was decided, in the warehouse of that name."""
+    """The changes that wait and the decisions that were taken, in the warehouse of that name."""
     return _rendered("inbox", inbox=inbox, warehouse_name=warehouse_name, title="Schema changes")
 
 
 def change_page(
     change: Change, *, warehouse_name: str, form: str, by: str, error: str | None
 ) -> str:
-    """One change. `form`: the token of its form; `by`: who decides, as far as that is known;
-    `error`: why the decision was not taken."""
+    """One change. `form`: the token of its form; `by`: who decides, if that is known; `error`: why
+    the decision was not taken."""
     return _rendered(
         "change",
         change=change,
@@ -84,5 +84,5 @@ def _templates() -> Environment:
 
 
 def _lines(text: str | None) -> str:
-    """A statement with its line breaks, everything else that does not print spelled out."""
+    """A statement with its line breaks; all other unprintable characters are spelled out."""
     return "\n".join(map(clean, (text or "").split("\n")))

@@ -1,6 +1,6 @@
 """What the pages of the review show and do: the functions of `ingest ddl`, one request at a time.
 
-Spark's session is one, and a decision waits for gold: requests take turns.
+There is one Spark session, and a decision waits for gold, so requests take turns.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import json_value
 
 MOST_WAITING, MOST_DECIDED = 200, 50
-"""Changes of each kind that the inbox lists: the rest is for `ingest ddl list`."""
+"""How many changes of each kind the inbox lists; `ingest ddl list` has the rest."""
 
 Change = dict[str, Any]
-"""One schema change: the columns DDL, and of a single one `lost_rows`."""
+"""One schema change: the columns DDL and, if a single change is asked for, `lost_rows`."""
 
 
 class Inbox(NamedTuple):
-    """The changes that wait, in order of position, and the newest decisions; with how many there
-    are of each."""
+    """The changes that wait, in order of position, and the newest decisions, with the number of
+    each."""
 
     waiting: Sequence[Change]
     decided: Sequence[Change]
@@ -38,16 +38,17 @@ class Inbox(NamedTuple):
 
 
 class Review(Protocol):
-    """What a server shows and does. All raise IngestError, with the sentence for the page."""
+    """What a server shows and does. All methods raise IngestError with the sentence for the
+    page."""
 
     def inbox(self) -> Inbox:
-        """What waits, and what was decided."""
+        """The changes that wait, and the decisions that were taken."""
 
     def change(self, id_: str) -> Change:
-        """One change, by its id or an unmistakable beginning of it."""
+        """One change, by its id or a beginning of it that fits no other."""
 
     def decide(self, verb: str, change: Change, *, by: str, why: str) -> Change:
-        """Approve or reject a change that was looked at; gives it as it then is."""
+        """Approve or reject a change that was looked at; returns it as it is afterwards."""
 
 
 @dataclass
@@ -65,7 +66,7 @@ class LedgerReview:
             changes = ddl(self.warehouse)
         waiting = [change for change in changes if change["status"] in WAITING]
         decided = [change for change in changes if change["status"] not in WAITING]
-        # What never was decided, such as statements that are only logged, stands last.
+        # Changes that were never decided, such as statements that are only logged, stand last.
         decided.sort(key=lambda change: str(change["decided_at"] or ""), reverse=True)
         return Inbox(waiting[:MOST_WAITING], decided[:MOST_DECIDED], len(waiting), len(decided))
 
@@ -86,6 +87,7 @@ class LedgerReview:
 
 
 def fingerprint(change: Change) -> str:
-    """A hash of what a reviewer saw: a decision on what is another change by now is refused."""
+    """A hash of what a reviewer saw: if the change is another one by now, the decision is
+    refused."""
     shown = [change[name] for name in ("id", "status", "target", "class", "statement", "proposed")]
     return hashlib.sha256(orjson.dumps(json_value(shown))).hexdigest()[:32]

@@ -3,7 +3,7 @@
 Three things keep others out. The address that is printed holds a token, which is exchanged for a
 cookie that no other site can send (SameSite=Strict). A decision needs a second token, which only
 our own page has. And a request is only answered under the names of this server, so that a page
-elsewhere cannot reach it by having its own name lead here (DNS rebinding).
+elsewhere cannot reach it by pointing its own name here (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from pipelines.web.review import Review, fingerprint
 
 LOOPBACK = "127.0.0.1"
 MOST_FORM = 64 << 10
-"""Bytes of a form."""
+"""The most bytes of a form."""
 _PATIENCE = 30.0
-"""Seconds that a connection may keep silent."""
+"""How many seconds a connection may be silent."""
 _CHANGE = re.compile(r"/change/([^/?#]{1,200})")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src data:; "
@@ -46,7 +46,7 @@ _HEADERS = {
 
 
 class Answer(NamedTuple):
-    """What a request gets."""
+    """The answer to a request."""
 
     status: HTTPStatus
     body: str = ""
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 @dataclass
 class Site:
     """The pages of a review, for those who have its token. `place`: the warehouse's name; `by`: who
-    decides unless they say otherwise."""
+    decides, unless they give another name."""
 
     review: Review
     warehouse_name: str
@@ -72,8 +72,8 @@ class Site:
     _form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
     def get(self, target: str, headers: Mapping[str, str], *, at: tuple[str, int]) -> Answer:
-        """A page; with the token in its address the cookie, and the same page without it. `at`: the
-        address and port to which the request came."""
+        """A page. If the address has the token, the answer sets the cookie and leads to the same
+        page without the token. `at`: the address and port to which the request came."""
         refused = self._stranger(headers, at)
         if refused is not None:
             return refused
@@ -96,7 +96,7 @@ class Site:
     def post(
         self, target: str, headers: Mapping[str, str], body: str, *, at: tuple[str, int]
     ) -> Answer:
-        """A decision, from the form of a change's page and from nowhere else."""
+        """A decision, taken only from the form of a change's page."""
         refused = self._stranger(headers, at)
         if refused is not None:
             return refused
@@ -132,7 +132,7 @@ class Site:
         return _to(f"/change/{quote(str(done['id']), safe='')}")
 
     def _stranger(self, headers: Mapping[str, str], at: tuple[str, int]) -> Answer | None:
-        """The refusal of a request that came under another name than ours."""
+        """The refusal of a request that came under a name other than ours."""
         names = self.names | own_names(*at) if self.everywhere else self.names
         if headers.get("Host", "").lower() in names:
             return None
@@ -162,7 +162,7 @@ def _page(body: str, status: HTTPStatus = HTTPStatus.OK) -> Answer:
 
 
 def _to(path: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """To another page of ours; `//` at its beginning would be another server."""
+    """A redirect to another page of ours; `//` at its beginning would lead to another server."""
     there = "/" + path.lstrip("/\\")
     return Answer(HTTPStatus.SEE_OTHER, headers={"Location": there, **(headers or {})})
 
@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         return str(host), int(port)
 
     def _headers(self) -> dict[str, str]:
-        """Those that count; a request that says its host twice says none."""
+        """The headers that count; a request that names its host twice is treated as naming none."""
         counted = ("Host", "Cookie", "Origin", "Sec-Fetch-Site")
         found = {name: self.headers.get_all(name, []) for name in counted}
         return {name: values[0] for name, values in found.items() if len(values) == 1}
@@ -226,30 +226,30 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: addresses hold the token."""
+        """Nothing is logged, since addresses hold the token."""
 
 
 def own_names(host: str, port: int) -> frozenset[str]:
-    """The values of `Host` by which browsers call who listens at this host and port."""
+    """The values of `Host` that browsers send to a server at this host and port."""
     names = {host.lower(), LOOPBACK, "localhost"}
     return frozenset({f"{name}:{port}" for name in names} | (names if port == 80 else set()))
 
 
 @contextmanager
 def serving(site: Site, *, host: str = LOOPBACK, port: int = 0) -> Iterator[str]:
-    """Serve the site while the block runs; gives the address with the token. `port` 0: a free one.
+    """Serve the site while the block runs; yields the address with the token. `port` 0: a free one.
 
-    Raises OSError where the port is taken.
+    Raises OSError if the port is taken.
     """
     site.everywhere = host in ("", "0.0.0.0")
     handler = type("Handler", (_Handler,), {"site": site})
     with ThreadingHTTPServer((host, port), handler) as server:
         server.daemon_threads = True
         at = server.server_port
-        # An address that stands for all of them is none that a browser can open.
+        # A browser cannot open an address that stands for all addresses.
         named = socket.gethostname().lower() if site.everywhere else host
         site.names = own_names(named, at)
-        # Cookies are not kept apart by port.
+        # Browsers do not separate cookies by port.
         site.cookie = f"review-{at}"
         worker = threading.Thread(target=server.serve_forever, daemon=True)
         worker.start()

@@ -36,6 +36,12 @@ _NO_TYPE = set(
     ENCRYPT DECRYPT ANNOTATIONS RESERVABLE COMMENT COLLATE ENABLE DISABLE DROP , ) ;
     """.split()
 )
+# Words of other clauses, which no type is called: what stands before them is no column's name.
+_NEVER_TYPES = set(
+    """
+    INDEX KEY PARTITION SUBPARTITION TABLE COLUMN FOREIGN QUERY LOG ON BY FOR USING WITH TO VALUES
+    """.split()
+)
 # Words that end a default's expression.
 _AFTER_DEFAULT = {"NOT", "NULL", "COMMENT", "PRIMARY", "UNIQUE", "KEY", "AUTO_INCREMENT", "ON"} | {
     "COLLATE",
@@ -368,6 +374,8 @@ def read_type(reader: TokenReader) -> str | None:
     """A type as written, `TIMESTAMP(6) WITH TIME ZONE`, `decimal(10, 2)`; None where none is."""
     if not reader.at_name() or reader.at_any(_NO_TYPE):
         return None
+    if reader.at_any(_NEVER_TYPES):
+        raise Unread(f"expected a type, got {reader.peek().text!r}")
     first = reader.index
     head = reader.path()[-1].upper()
     while True:

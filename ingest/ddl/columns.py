@@ -455,6 +455,9 @@ _AS_WRITTEN = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?")
 """Numbers that are the same text in a column of characters."""
 _CAST = re.compile(r"[\w\s.]+(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\)[\w\s]*)?(?:\[\s*\d*\s*\]\s*)*")
 _FRACTION = re.compile(r":\d\d\.(\d*[1-9])")
+_SECONDS = re.compile(r":\d\d:(?!00(?:\.0*)?(?!\.|\d))")
+_SECOND_DIGITS = {"mysql": 0, "oracle": 6, "postgres": 6, "tsql": 7, "db2": 6}
+"""Digits of a second that a time has where its type does not say."""
 _WRITTEN_ANEW = set(
     """
     money hstore tsvector tsquery macaddr macaddr8 cidr box circle line lseg path point polygon
@@ -555,16 +558,19 @@ def _only_source_reads(literal: Token, source_type: str, dialect: str) -> bool:
     write their values anew, bits that MySQL reads from characters, more digits of a second than
     the column has."""
     read, text = parse_type(source_type), literal.text
-    if dialect == "postgres":
-        written = read.name.startswith("interval") or read.name in _WRITTEN_ANEW
-        return written or (read.name.endswith("]") and text != "{}")
+    if dialect == "postgres" and (read.name.startswith("interval") or read.name in _WRITTEN_ANEW):
+        return True
+    if dialect == "postgres" and read.name.endswith("]"):
+        return text != "{}"
     if dialect == "mysql" and read.name == "bit" and literal.kind == "string":
         return bits_type(read) != "boolean"
+    if read.name == "smalldatetime":
+        return _SECONDS.search(text) is not None
     fraction = _FRACTION.search(text)
-    if fraction is None or read.name not in ("datetime", "timestamp", "time", "smalldatetime"):
-        return False
-    kept = {"mysql": (*read.numbers, 0)[0], "tsql": 2 if read.name == "datetime" else 7}
-    return len(fraction[1]) > kept.get(dialect, 12)
+    if fraction is None or not read.name.startswith(("time", "datetime")):
+        return fraction is not None and read.name == "date" and dialect == "oracle"
+    kept = 2 if dialect == "tsql" and read.name == "datetime" else _SECOND_DIGITS[dialect]
+    return len(fraction[1]) > (*read.numbers, kept)[0]
 
 
 def _of_raw(token: Token) -> tuple[str, None] | None:

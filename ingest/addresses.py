@@ -39,7 +39,7 @@ def after_login(text: str) -> str:
 
 
 def wrong_address(text: str) -> str:
-    """What is wrong with an address of the web; empty where nothing is. It repeats nothing of the
+    """What is wrong with an address of the web; empty if nothing is. It repeats nothing of the
     address, a part of which may be a secret."""
     if not text.lower().startswith(("http://", "https://")):
         return "it has to begin with http:// or https://"

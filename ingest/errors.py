@@ -26,7 +26,7 @@ class IngestError(Exception):
 
 
 class Mistake(NamedTuple):
-    """One thing wrong in the configuration. `line` counts from 1; None where there is no line."""
+    """One thing wrong in the configuration. `line` counts from 1; None if there is no line."""
 
     file: str
     line: int | None

@@ -50,7 +50,7 @@ class Types(msgspec.Struct, frozen=True, gc=False):
 class Event(msgspec.Struct, gc=False, kw_only=True):
     """One thing that happened at the source, as a decoder saw it.
 
-    `order` holds up to five integers s1…s5 (semantics.md, 12), None where the message carries no
+    `order` holds up to five integers s1…s5 (semantics.md, 12), None if the message carries no
     order key. `event_time` and `sent_time` are microseconds since 1970-01-01 UTC. `key` and
     `key_before` may stay None: they are filled from the images by `key_columns`; a decoder sets
     them only where key values lie outside the images. `half` is 0 for the lone before-half of a

@@ -112,7 +112,7 @@ def _schemaless(document: Document, known: Collection[str]) -> bool:
 
 
 def _refusal(value: Any, options: Sequence[Option]) -> str:
-    """Why none of `options` takes `value`; empty where one does."""
+    """Why none of `options` takes `value`; empty if one does."""
     refusals = []
     for option in options:
         try:

@@ -176,7 +176,7 @@ def _part(document: Document, model: type[Part], given: Any, *, to: list[Mistake
 def _parts(
     folder: Path, model: type[Part], reading: Reading, *, to: list[Mistake]
 ) -> list[tuple[Document, Part | None]]:
-    """Every file of `folder`, in order of name, as what it declares (None where it is wrong)."""
+    """Every file of `folder`, in order of name, as what it declares (None if it is wrong)."""
     parts = []
     for path in sorted(folder.glob("*.yml")):
         document, wrong = reading(path)
@@ -195,7 +195,7 @@ def _settings(
     environ: Mapping[str, str],
     to: list[Mistake],
 ) -> Settings | None:
-    """The settings of all layers, paths absolute; None where any is wrong."""
+    """The settings of all layers, paths absolute; None if any is wrong."""
     document, wrong = reading(path) if path.exists() else (Document(str(path), None, {}), [])
     from_env, nearly = from_environment(environ)
     to += wrong + nearly

@@ -87,7 +87,7 @@ def unknown_word(what: str, given: Any, words: Iterable[str]) -> str:
 
 
 def nearest(given: Any, words: Iterable[str]) -> str:
-    """`; nearest: W`, or nothing where no word is near."""
+    """`; nearest: W`, or nothing if no word is near."""
     by_case = {word.lower(): word for word in words}
     near = difflib.get_close_matches(str(given).lower(), by_case, n=1, cutoff=0.5)
     return f"; nearest: {by_case[near[0]]}" if near else ""

@@ -16,7 +16,7 @@ def format_options(source: Source, format: Format) -> FormatOptions:
     """What `source` tells the decoder of `format`: its options with their defaults filled in.
 
     With `format: auto` a source may hold options of several formats: each gets its own, and keeps
-    its default where the value is another's. Raises ValueError where a pinned format refuses one.
+    its default where the value is another's. Raises ValueError if a pinned format refuses one.
     """
     options = {key: option.default for key, option in format.options.items()}
     for key, given in source.options.items():

@@ -66,7 +66,7 @@ def route(
     ddl: DdlPolicy,
     secret: str | None = None,
 ) -> Route | None:
-    """The route of a source table; None where nothing matches: it lives in silver only.
+    """The route of a source table; None if nothing matches: it lives in silver only.
 
     `ddl` is the settings' policy, `secret` the name of their secret of masks.
     """

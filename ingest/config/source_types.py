@@ -84,7 +84,7 @@ _INSIDE = re.compile(r"\s*<.*", re.DOTALL)
 
 
 def unknown_type(text: str) -> str | None:
-    """What is wrong with a column type that no database has; None where one has it."""
+    """What is wrong with a column type that no database has; None if one has it."""
     plain = _INSIDE.sub("", _TAIL.sub("", text))
     name = parse_type(plain).name.replace('"', "").replace("`", "")
     # Owners stand before a type: `public.citext`, `MDSYS.SDO_GEOMETRY`; Connect's are a class.

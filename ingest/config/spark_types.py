@@ -37,7 +37,7 @@ _DECIMAL = re.compile(r"(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 
 
 def spark_column_type(text: str) -> str:
-    """`text` in Spark's canonical spelling; raises ValueError where it is no scalar Spark type."""
+    """`text` in Spark's canonical spelling; raises ValueError if it is no scalar Spark type."""
     name = " ".join(text.lower().split())
     name = _ALIASES.get(name, name)
     if name in SCALARS:

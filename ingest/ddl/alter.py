@@ -159,7 +159,7 @@ def _retyped(reader: TokenReader, table: TableName, name: str) -> Clause:
 
 
 def _conversion(reader: TokenReader, first: int, name: str, *, source_type: str) -> str | None:
-    """The conversion that stands from token `first` on; None where it is the column itself, or that
+    """The conversion that stands from token `first` on; None if it is the column itself, or that
     cast to its new type. What is cast to another one first may lose something there."""
     expression = reader.written(first)
     own, type_ = rf'\(?"?{re.escape(name)}"?\)?', r"[\w\s(),.\"\[\]]+"

@@ -117,7 +117,7 @@ def column_of(change: ColumnChange) -> str: ...
 @overload
 def column_of(change: SchemaChange) -> str | None: ...
 def column_of(change: SchemaChange) -> str | None:
-    """The column concerned, in lower case; None where the change is of the whole table."""
+    """The column concerned, in lower case; None if the change is of the whole table."""
     match change:
         case AddColumn(name) | DropColumn(name) | AlterColumnType(name):
             return name.lower()

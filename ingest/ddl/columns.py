@@ -371,7 +371,7 @@ def type_in(source_type: str, dialect: str) -> str:
 
 
 def read_type(reader: TokenReader) -> str | None:
-    """A type as written, `TIMESTAMP(6) WITH TIME ZONE`, `decimal(10, 2)`; None where none is."""
+    """A type as written, `TIMESTAMP(6) WITH TIME ZONE`, `decimal(10, 2)`; None if none is."""
     if not reader.at_name() or reader.at_any(_NO_TYPE):
         return None
     if reader.at_any(_NEVER_TYPES):
@@ -507,7 +507,7 @@ _TRUTHS = {
 def literal_default(
     tokens: Sequence[Token], source_type: str | None, type_: str | None, *, dialect: str
 ) -> tuple[str | None, None] | None:
-    """(canonical text, None), where NULL is None; None where the tokens are no plain literal."""
+    """(canonical text, None), where NULL is None; None if the tokens are no plain literal."""
     rest, casts = _bare(tokens)
     if len(rest) == 1 and rest[0].kind == "word":
         word = rest[0].text.upper()
@@ -630,7 +630,7 @@ def _unwrapped(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _canonical(token: Token, source_type: str, type_: str, *, dialect: str) -> str | None:
-    """Canonical text of one literal in a column of Spark type `type_`; None where it has none."""
+    """Canonical text of one literal in a column of Spark type `type_`; None if it has none."""
     text, name = token.text, parse_type(source_type).name
     if token.kind in ("bits", "hex"):
         base = 2 if token.kind == "bits" else 16

@@ -44,7 +44,7 @@ _DIALECT_SYNTAX = (
 
 @lru_cache(maxsize=256)
 def dialect_of_database(db_type: str | None) -> str | None:
-    """The dialect of what a message calls its database; None where it says nothing."""
+    """The dialect of what a message calls its database; None if it says nothing."""
     return dialect_of(db_type) if db_type else None
 
 

@@ -30,7 +30,7 @@ class TableName(NamedTuple):
 class Column:
     """One column as a statement defines it.
 
-    `source_type` is the text as written and `type` its Spark type; both None where the statement
+    `source_type` is the text as written and `type` its Spark type; both None if the statement
     gives no type (computed columns, Oracle's `MODIFY c NOT NULL`). `default` is the literal, as
     canonical text, that rows existing at that moment got: MySQL's implicit default counts, SQL
     Server's default of a nullable column without WITH VALUES does not; zone-less for an instant,

@@ -277,7 +277,7 @@ def _plain(text: str) -> str:
 
 
 def _tokens(text: str, dialect: str) -> list[Token]:
-    """Raises Unread where the text cannot be cut (an open quote)."""
+    """Raises Unread if the text cannot be cut (an open quote)."""
     tokens: list[Token] = []
     try:
         found = _tokenizer(dialect).tokenize(text)

@@ -87,7 +87,7 @@ def _values(image: Row | None, columns: tuple[str, ...], event: Event) -> Row | 
 
 
 def key_hash(event: Event) -> int | None:
-    """The signed xxh64 of the key's values; None where the key is unknown, incomplete or changes.
+    """The signed xxh64 of the key's values; None if the key is unknown, incomplete or changes.
 
     So an event of key k is found among the rows whose hash is k's or null.
     """

@@ -38,7 +38,7 @@ def decoder_of(format: str, **declared: Any) -> Callable[[Message], list[Event]]
     `columns`, `keys`, `options`, `default_database` and the like. The function raises DecodeError
     for a message that cannot be decoded without guessing.
 
-    Raises ConfigError where the format or what is declared is not known.
+    Raises ConfigError if the format or what is declared is not known.
     """
     place = {"name": "library", "files": {"path": "-"}}
     source, mistakes = checked_source(

@@ -234,7 +234,7 @@ def _of_rows(table: Table) -> dict[str, Any]:
 
 
 def _key_hashes(keys: Sequence[Texts | None], before: Sequence[Texts | None]) -> list[int | None]:
-    """The hash of each key; None where it is unknown or changes."""
+    """The hash of each key; None if it is unknown or changes."""
     lasting = [
         None if was is not None and was != key else key
         for key, was in zip(keys, before, strict=True)

@@ -133,7 +133,7 @@ def _same(written: str, known: str | None) -> bool:
 
 
 def _said(sql: str, event: Event) -> _Said | None:
-    """What the text does; None where a statement of it cannot be read."""
+    """What the text does; None if a statement of it cannot be read."""
     place = TableName(event.db, event.schema, event.table)
     first = event.dialect or guess_dialect(sql, db=event.db, schema=event.schema)
     for dialect in dict.fromkeys((first, *_DIALECTS)):

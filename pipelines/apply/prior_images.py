@@ -40,7 +40,7 @@ FIRST_SPAN = 4
 class PriorImages(NamedTuple):
     """What silver has of some keys, by the hash of each.
 
-    `bases`: the source's part of the position of the base; empty where there is none. `batches`:
+    `bases`: the source's part of the position of the base; empty if there is none. `batches`:
     the batches that hold changes from the base on, with the number of changes in each. `named`: the
     newest position at which an earlier change names the key, of the changes that
     `find_prior_images` was asked for. `searched`: the keys for which the search came to its end: a

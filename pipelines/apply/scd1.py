@@ -216,7 +216,7 @@ def _history_states(frames: Frames, batch: TableBatch, among: str | None = None)
 
 
 def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
-    """The keys that SQL alone cannot fold; None where there are too many to name."""
+    """The keys that SQL alone cannot fold; None if there are too many to name."""
     few = batch.total("partials") + batch.total("key_changes")
     few += batch.total("deletes") if batch.soft else 0
     # With soft deletes truncates mark the rows that were there; only the fold knows which ones.

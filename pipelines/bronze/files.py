@@ -213,7 +213,7 @@ def _declared(source: Source) -> Files:
 
 
 def file_log(warehouse: Warehouse, source: str) -> FileLog:
-    """Which files bronze has read of a source; raises SourceError where the log is damaged."""
+    """Which files bronze has read of a source; raises SourceError if the log is damaged."""
     folder = warehouse.checkpoint("bronze", source, "files")
     try:
         return FileLog(folder, root=warehouse.root)

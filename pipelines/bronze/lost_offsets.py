@@ -108,7 +108,7 @@ class SourceOffsets:
             self._set_down()
 
     def read(self) -> dict[Partition, int] | None:
-        """The offset that is read next, by partition; None where nothing was read yet."""
+        """The offset that is read next, by partition; None if nothing was read yet."""
         found = offsets_read(str(self._checkpoint))
         begin = self._note.get("begin")
         if found is None and begin is not None:

@@ -174,7 +174,7 @@ def _was_unkeyed(warehouse: Warehouse, progress: Progress) -> bool:
 
 
 def _check_applicable(warehouse: Warehouse, progress: Progress) -> None:
-    """Raise TableError where nothing can be applied to the target until it is rebuilt."""
+    """Raise TableError if nothing can be applied to the target until it is rebuilt."""
     if (why := progress.why_outdated) is not None:
         raise TableError(why)
     if gone(warehouse, progress):
@@ -367,7 +367,7 @@ def _ordering_types(
 def _check_keyless(
     ledger: Ledger, route: Route, tables: Iterable[SourceTable], *, keys: tuple[str, ...]
 ) -> None:
-    """Raise TableError where the YAML names a key for a target that keeps every image because it
+    """Raise TableError if the YAML names a key for a target that keeps every image because it
     had no key."""
     if keys or not declared_keeping(route).keyed:
         return

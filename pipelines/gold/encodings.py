@@ -113,7 +113,7 @@ def _may_be_text(options: Mapping[str, Any]) -> bool:
 
 
 def _encoding(text: str, options: Mapping[str, Any]) -> _Encoding | None:
-    """How values of a type are written; None where their texts tell."""
+    """How values of a type are written; None if their texts tell."""
     type_ = parse_type(text)
     if type_.name in DECIMALS and options.get("decimal_handling", "auto") in ("auto", "precise"):
         return _Encoding("unscaled", type_.numbers[1] if len(type_.numbers) > 1 else 0)

@@ -172,7 +172,7 @@ class _Typed(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: Reason | None = None
 
     def text(self) -> str | None:
-        """None where there is nothing to say."""
+        """None if there is nothing to say."""
         return msgspec.json.encode(self).decode() if self != _Typed() else None
 
 

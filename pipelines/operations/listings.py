@@ -157,7 +157,7 @@ def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
 
 
 def relation(warehouse: Warehouse, wanted: Wanted) -> str | None:
-    """SQL of the rejects that are wanted, the columns REJECT; None where nothing was
+    """SQL of the rejects that are wanted, the columns REJECT; None if nothing was
     ever set aside."""
     for option, value, words in (
         ("--code", wanted.code, [code.value for code in Code]),

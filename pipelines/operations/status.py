@@ -143,7 +143,7 @@ def _stepped_back(warehouse: Warehouse, sources: Collection[str]) -> dict[str, i
 
 
 def age(time: datetime | None) -> int | None:
-    """How many whole seconds ago that was; None where it never was."""
+    """How many whole seconds ago that was; None if it never was."""
     return None if time is None else max(0, int((datetime.now(UTC) - time).total_seconds()))
 
 

@@ -54,7 +54,7 @@ def find_java() -> Path:
 
 
 def describe(home: Path) -> str | None:
-    """Says what is wrong with the Java at `home`; None where nothing is."""
+    """Says what is wrong with the Java at `home`; None if nothing is."""
     command = [str(home / "bin" / "java"), "--add-modules", NEEDED_MODULE, "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60)

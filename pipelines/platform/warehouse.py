@@ -134,7 +134,7 @@ class Warehouse:
     def folder(self, layer: str, table: str) -> Path:
         """The folder of a local table.
 
-        Raises TableError where no folder can have its name.
+        Raises TableError if no folder can have its name.
         """
         if len(table) > _LONGEST_NAME:
             raise TableError(
@@ -349,7 +349,7 @@ class Warehouse:
         return self.folder(layer, table) / "_delta_log"
 
     def _last(self, layer: str, table: str) -> CommitFile | None:
-        """Where a local table's log ends; None where it has none."""
+        """Where a local table's log ends; None if it has none."""
         known = self._newest.pop((layer, table), None)
         last = end_of(self._log(layer, table), known)
         if last is not None:

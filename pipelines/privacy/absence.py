@@ -114,7 +114,7 @@ def _nothing_found(history: Reconstruction, texts: list[str] | None, erasure: Er
 
 
 def _check_nothing(left: Sequence[str]) -> None:
-    """Raise TableError where something of the person is left."""
+    """Raise TableError if something of the person is left."""
     if left:
         more = f"; and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
         raise TableError(

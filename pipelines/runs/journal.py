@@ -77,7 +77,7 @@ class Journal:
             self.say(f"source {source} failed: {text}", level="error", source=source)
 
     def attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
-        """What `work` gives; None where it failed; `source` None: gold."""
+        """What `work` gives; None if it failed; `source` None: gold."""
         try:
             return work()
         except Exception as error:

@@ -66,7 +66,7 @@ class _Note(msgspec.Struct):
 
 
 def take(warehouse: Warehouse, source: str) -> None:
-    """Note that the source is this project's; raises SourceError where it is another's."""
+    """Note that the source is this project's; raises SourceError if it is another's."""
     noted, now = _notes(warehouse, source)
     _check(noted, now, source)
     if noted != now:

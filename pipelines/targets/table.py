@@ -232,7 +232,7 @@ def keep_horizons(
 
 
 def horizons_of(warehouse: Warehouse, target: str) -> dict[str, tuple[Horizon, ...]]:
-    """What `keep_horizons` noted; nothing where the target does not exist."""
+    """What `keep_horizons` noted; nothing if the target does not exist."""
     kept = _property(warehouse, target, _HORIZONS)
     return {
         label: tuple(Horizon(tuple(pos), batch, time) for pos, batch, time in found)

@@ -82,7 +82,7 @@ _NAMED_TYPE = re.compile(
 
 
 def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
-    """Raises unsupported where an image is a record of Avro's JSON: `{"shop.d.t.Value": {…}}`."""
+    """Raises unsupported if an image is a record of Avro's JSON: `{"shop.d.t.Value": {…}}`."""
     if columns is not None and len(columns) == 1 and _NAMED_RECORD.match(raw):
         raise DecodeError(Code.UNSUPPORTED, _AVRO_JSON)
 
@@ -90,7 +90,7 @@ def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
 def refuse_wrapped(
     source: Source, *, before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> None:
-    """Raises unsupported where an image has nothing but Cassandra's cells, or is ScyllaDB's, with
+    """Raises unsupported if an image has nothing but Cassandra's cells, or is ScyllaDB's, with
     `{"value": 1}` beside its key or null, which is what the statement left out."""
     for image in (before, after):
         values = [value for value in (image or {}).values() if value is not None]
@@ -116,7 +116,7 @@ def refuse_structs(source: Source, structs: Sequence[Set[str]], *, columns: int)
 
 
 def refuse_named_types(value: bytes) -> None:
-    """Raises unsupported where an envelope that does not fit is one of Avro's JSON."""
+    """Raises unsupported if an envelope that does not fit is one of Avro's JSON."""
     if _NAMED_TYPE.search(value):
         raise DecodeError(Code.UNSUPPORTED, _AVRO_JSON)
 

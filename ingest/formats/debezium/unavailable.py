@@ -76,9 +76,9 @@ VALUE, SET = "value", "set"
 
 def without_cells(image: dict[str, Any] | None, raw: bytes) -> tuple[bytes, frozenset[str]] | None:
     """An image of YugabyteDB's, whose values all are cells or null: its text with the values of the
-    cells, null where there is none, and the columns that are not set. None for other images.
+    cells, null if there is none, and the columns that are not set. None for other images.
 
-    Raises contradiction where a cell says two things.
+    Raises contradiction if a cell says two things.
     """
     found = False
     for cell in (image or {}).values():

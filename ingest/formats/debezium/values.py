@@ -66,7 +66,7 @@ DECIMALS: dict[str, str] = {
 
 
 ReadArray = Callable[[list[Any], list[str]], str | None]
-"""The elements, warnings -> canonical text; None where an array stays as sent."""
+"""The elements, warnings -> canonical text; None if an array stays as sent."""
 
 
 def array_reader(convert: Convert | None, nested: Nested | None) -> ReadArray:
@@ -98,7 +98,7 @@ class _AsSent(Exception):
 
 
 Nested = Callable[[dict[str, Any]], str | None]
-"""A value that is a JSON object -> canonical text; None where it stays as sent."""
+"""A value that is a JSON object -> canonical text; None if it stays as sent."""
 
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$").match
 _SIGNED = re.compile(r"-?\d+$")

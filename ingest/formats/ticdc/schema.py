@@ -54,7 +54,7 @@ _SCHEMA: msgspec.json.Decoder[TableSchema | None] = msgspec.json.Decoder(TableSc
 
 
 def read_schema(raw: msgspec.Raw) -> TableSchema | None:
-    """The table of `tableSchema` or `preTableSchema`; None where it is absent. Raises bad_shape."""
+    """The table of `tableSchema` or `preTableSchema`; None if it is absent. Raises bad_shape."""
     text = bytes(raw)
     if not text:
         return None

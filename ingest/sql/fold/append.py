@@ -23,7 +23,7 @@ def rows(projection: Projection, changes: str, *, checked: bool) -> str:
     """The images as rows of the target, its columns by their slots, with `_change`, their identity,
     and `_higher`, the positions of copies that stand higher.
 
-    `changes` is SQL of silver rows. `checked` raises SURPRISE where a key is NULL or a value does
+    `changes` is SQL of silver rows. `checked` raises SURPRISE if a key is NULL or a value does
     not fit; else such rows are left out.
     """
     found = typed_changes(

@@ -47,7 +47,7 @@ class Streams(NamedTuple):
                 self._check(partition, start)
 
     def _check(self, partition: Partition, start: int) -> None:
-        """Raise Gone where a stream begins above `start`."""
+        """Raise Gone if a stream begins above `start`."""
         with connect(self.server) as connection:
             span = stream_span(connection, self.stream(partition))
         if span is not None and span[0] > start:

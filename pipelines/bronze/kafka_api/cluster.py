@@ -70,7 +70,7 @@ class Topic(NamedTuple):
     leaders: Mapping[int, int]
 
     def leader(self, number: int) -> int:
-        """The node that leads a partition; raises NoPartition where the topic lacks it by now."""
+        """The node that leads a partition; raises NoPartition if the topic lacks it by now."""
         if number not in self.leaders:
             raise NoPartition(self.name, number)
         return self.leaders[number]
@@ -88,7 +88,7 @@ class Cluster(NamedTuple):
     def open(self) -> Iterator[Client]:
         """A client of the first broker that answers.
 
-        Raises Refused where one answers and does not take the login, else OSError.
+        Raises Refused if one answers and does not take the login, else OSError.
         """
         with ExitStack() as stack:
             refusals = []

@@ -34,7 +34,7 @@ _UNSUPPORTED_MECHANISM = 33
 class Connection:
     """A connection to one broker, for one request at a time.
 
-    Raises Refused where the broker does not take the login or its certificate is not taken, else
+    Raises Refused if the broker does not take the login or its certificate is not taken, else
     OSError where it does not answer, or not in time, or what answers is no Kafka.
     """
 

@@ -66,7 +66,7 @@ def compact_text(value: str) -> bytes:
 
 
 class Reader:
-    """Takes values off bytes, one after the other; raises ValueError where they end too early."""
+    """Takes values off bytes, one after the other; raises ValueError if they end too early."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)

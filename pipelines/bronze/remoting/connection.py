@@ -66,7 +66,7 @@ class Answer(NamedTuple):
 class Connection:
     """A connection to one server, for one request at a time.
 
-    Raises OSError where the server does not answer, or not in time, or what answers is no RocketMQ.
+    Raises OSError if the server does not answer, or not in time, or what answers is no RocketMQ.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class Stored(NamedTuple):
 def stored(body: bytes) -> Iterator[Stored]:
     """The messages of a pulled body, in their order.
 
-    Raises ValueError where the bytes are not laid out like messages.
+    Raises ValueError if the bytes are not laid out like messages.
     """
     at = 0
     try:

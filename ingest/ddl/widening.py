@@ -189,6 +189,40 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
     return "widening" if enumerated or of_year else "destructive"
 
 
+def _risk_of_numbers(old: SourceType, new: SourceType, dialect: str) -> Risk | None:
+    """The risk between two whole or two floating-point types; None for other types."""
+    for ranks in (_WHOLE, _FLOATING):
+        if old.name in ranks and new.name in ranks:
+            if ranks is _FLOATING and _rounds(old, new):
+                return "destructive"
+            return _signed(old, new, _compared(ranks[old.name], ranks[new.name]))
+    return None
+
+
+def _risk_of_texts(old: SourceType, new: SourceType, dialect: str) -> Risk | None:
+    """The risk between two types of texts or bytes, by what they can hold; None for other types."""
+    if dialect == "tsql" and old.name in _NATIONAL and new.name not in _NATIONAL:
+        return "destructive"
+    holds, held = _capacity(new, dialect), _capacity(old, dialect)
+    held = _AS_TEXT.get(old.name) if held is None else held
+    if holds is None or held is None:
+        return None
+    units = _unit(old, dialect), _unit(new, dialect)
+    if units == ("byte", "char") and held == holds:
+        return "widening"
+    if units == ("char", "byte"):
+        held *= _BYTES_MOST
+        held = min(held, _ROW_MOST) if dialect == "mysql" else held
+    return _compared(held, holds)
+
+
+def _risk_of_moments(old: SourceType, new: SourceType, dialect: str) -> Risk | None:
+    """The risk between two types of dates and times, by the digits of a second that they keep;
+    None for other types."""
+    keeps, kept = _moment(new, dialect), _moment(old, dialect)
+    return _compared(kept, keeps) if keeps is not None and kept is not None else None
+
+
 def _signed(old: SourceType, new: SourceType, risk: Risk) -> Risk:
     """The risk, where numbers may become negative from now on."""
     return "widening" if risk == "none" and old.unsigned != new.unsigned else risk

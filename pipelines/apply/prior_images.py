@@ -129,16 +129,12 @@ def find_prior_images(
             if span.top is None or (base and base > span.top[:SOURCE_PART]):
                 searched.add(key)
                 pending.remove(key)
-            elif key in doubts:
-                # A change names it above its position, so it is late, and its base is still to be
-                # found.
-                late = bool(named) and may_follow(named, doubts[key], by_arrival=by_arrival)
-                if (
-                    below is None
-                    if late
-                    else not may_follow(span.top, doubts[key], by_arrival=by_arrival)
-                ):
+            elif key in doubts and named and may_follow(named, doubts[key], by_arrival=by_arrival):
+                # A change names the key above its position, so it is late: only its base is needed.
+                if below is None:
                     pending.remove(key)
+            elif key in doubts and not may_follow(span.top, doubts[key], by_arrival=by_arrival):
+                pending.remove(key)
         if not pending:
             break
     batches = {

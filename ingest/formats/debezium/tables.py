@@ -284,12 +284,11 @@ def _table_changes(
         fields["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
     untyped = [] if columns.shape(table.columns).typed else [Code.UNTYPED.value]
     if rows.doubts or untyped or "partial" in (*words, after_word):
-        for one, own, before, after in zip(group, warnings, before_words, after_words, strict=True):
-            for place, word in ((one.after, after), (one.before, before)):
-                if place is not None:
-                    own += rows.doubts.get(place, ())
-                    own += untyped
-                    own += [Code.PARTIAL_IMAGE.value] if word == "partial" else []
+        for sent, own, before, after in zip(
+            group, warnings, before_words, after_words, strict=True
+        ):
+            own += _image_warnings(sent.after, after, rows=rows, untyped=untyped)
+            own += _image_warnings(sent.before, before, rows=rows, untyped=untyped)
     return [
         Changes(
             [sent.at for sent in group],
@@ -300,6 +299,16 @@ def _table_changes(
             rows.of([sent.after for sent in group]),
         )
     ]
+
+
+def _image_warnings(
+    place: int | None, word: str | None, *, rows: TextRows, untyped: list[str]
+) -> list[str]:
+    """The warnings of the image at `place`, whose completeness is `word`; none without an image."""
+    if place is None:
+        return []
+    partial = [Code.PARTIAL_IMAGE.value] if word == "partial" else []
+    return [*rows.doubts.get(place, ()), *untyped, *partial]
 
 
 def _of_table(table: _Table, columns: Columns) -> Event:

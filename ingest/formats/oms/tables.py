@@ -192,6 +192,32 @@ def _losses(
     ]
 
 
+def _warn(
+    table: _Table,
+    group: list[_Sent],
+    listed: Sequence[list[str]],
+    *,
+    rows: TextRows,
+    lost: tuple[int, ...],
+) -> None:
+    """Adds to the warnings of the changes: those of their images and keys, and what is missing."""
+    of_columns = table.rows.shape(table.columns).warnings
+    keys = key_columns(table.keys)
+    columns: dict[str, str | None] = dict.fromkeys(table.columns)
+    for sent, warnings in zip(group, listed, strict=True):
+        for place in (sent.before, sent.after) if of_columns or rows.doubts else ():
+            if place is not None:
+                warnings += of_columns
+                warnings += rows.doubts.get(place, ())
+        if sent.op == "update" and sent.before is None:
+            warnings.append(Code.OLD_MISSING.value)
+        if lost:
+            warnings.append(Code.PARTIAL_IMAGE.value)
+        if keys is not None and len(keys) > 1:
+            values = sent.meta.record_primary_value
+            sent_key(table.keys, values, row=columns, before=None, warnings=warnings)
+
+
 def _with_losses(
     table: _Table,
     group: list[_Sent],
@@ -201,30 +227,15 @@ def _with_losses(
     lost: tuple[int, ...],
 ) -> Changes:
     """The changes in which the same columns are unavailable."""
-    shape = table.rows.shape(table.columns)
-    keys = key_columns(table.keys)
-    columns: dict[str, str | None] = dict.fromkeys(table.columns)
-    for sent, warnings in zip(group, fields["warnings"], strict=True):
-        if shape.warnings or rows.doubts:
-            for place in (sent.before, sent.after):
-                if place is not None:
-                    warnings += shape.warnings
-                    warnings += rows.doubts.get(place, ())
-        if sent.op == "update" and sent.before is None:
-            warnings.append(Code.OLD_MISSING.value)
-        if lost:
-            warnings.append(Code.PARTIAL_IMAGE.value)
-        if keys is not None and len(keys) > 1:
-            values = sent.meta.record_primary_value
-            sent_key(table.keys, values, row=columns, before=None, warnings=warnings)
-    word = "partial" if lost else shape.word
+    _warn(table, group, fields["warnings"], rows=rows, lost=lost)
+    word = "partial" if lost else table.rows.shape(table.columns).word
     db, schema, name = table.names
     event = Event(
         op="update",
         db=db,
         schema=schema,
         table=name,
-        key_columns=keys,
+        key_columns=key_columns(table.keys),
         unavailable=[table.columns[at] for at in lost] or None,
         types=table.rows.types,
     )

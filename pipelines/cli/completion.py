@@ -1,7 +1,7 @@
-"""What the shell offers for a word that is half typed, found out without Spark.
+"""What the shell offers for a word that is half typed, found without Spark.
 
-click completes verbs and options by itself. Here are the names that depend on the configuration:
-sources from the YAML, targets from the folders of gold and from the tables files.
+click completes verbs and options by itself. This module adds the names that depend on the
+configuration: sources from the YAML, targets from the folders of gold and from the tables files.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ingest.config.load import Config
 
 Offer = Callable[[Invocation], Iterable[str]]
-"""What there is to choose from."""
+"""Finds the words from which the user may choose."""
 
 
 class Offered(click.types.StringParamType):
-    """A text for which the shell has offers; any other text is taken, too."""
+    """A text for which the shell has offers; any other text is accepted, too."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
@@ -33,7 +33,7 @@ class Offered(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The offers that begin with what was typed; none where the YAML has a mistake."""
+        """The offers that begin with what was typed; none if the YAML has a mistake."""
         try:
             found = sorted(set(self._offer(ctx.ensure_object(Invocation))))
         except ConfigError:
@@ -47,7 +47,7 @@ def sources(call: Invocation) -> Iterable[str]:
 
 
 def targets(call: Invocation) -> Iterable[str]:
-    """The gold tables that are there, where they are folders, and those that the YAML names."""
+    """The gold tables that exist, if they are folders, and those that the YAML names."""
     return {*_made(call.config), *_named(call.config)}
 
 
@@ -77,14 +77,14 @@ def formats(call: Invocation) -> Iterable[str]:
 
 
 def framings(call: Invocation) -> Iterable[str]:
-    """How records may lie in a file."""
+    """The ways in which records may lie in a file."""
     from ingest.files.framing import FRAMINGS
 
     return FRAMINGS
 
 
 def orders(call: Invocation) -> Iterable[str]:
-    """What may decide about the order of changes."""
+    """What may decide the order of changes."""
     return ("auto", "source", "arrival")
 
 
@@ -97,17 +97,17 @@ OFFERS: Mapping[str, Offer] = {
     "framing": framings,
     "order": orders,
 }
-"""The name of a parameter, of whatever verb -> what there is to choose from."""
+"""The name of a parameter of any verb -> the function that finds its offers."""
 OF_VERB: Mapping[tuple[str, str], Offer] = {
     ("formats", "name"): formats,
     ("inspect", "format_"): formats,
     ("init", "format_"): formats,
 }
-"""The same for names that mean something else elsewhere."""
+"""The same for names that mean something else in one verb."""
 
 
 def add_completion(group: click.Group) -> None:
-    """Let the shell complete the parameters of every verb that have something to choose from."""
+    """Let the shell complete the parameters of every verb for which there are offers."""
     for words, command in commands(group):
         for parameter in command.params:
             name = parameter.name or ""

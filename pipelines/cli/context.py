@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pipelines.platform.warehouse import Warehouse
 
 MOST_ROWS = 1000
-"""Rows that people are shown of a query; programs get all."""
+"""How many rows of a query are shown to people; programs get all."""
 FIRST_ROWS = f"the first {MOST_ROWS:,} rows; --json gives all"
 
 
 @dataclass
 class Invocation:
-    """The options that every verb takes. What is heavy is imported when it is first asked for."""
+    """The options that every verb takes. Heavy modules are imported when they are first needed."""
 
     conf: str = "conf"
     warehouse_folder: str | None = None
@@ -59,7 +59,7 @@ class Invocation:
 
     @cached_property
     def warehouse(self) -> Warehouse:
-        """The tables, in a Spark session; raises PlatformError where there can be none."""
+        """The tables, in a Spark session; raises PlatformError if there can be none."""
         settings = self.config.settings
         from pipelines.platform.leases import Patience
         from pipelines.platform.object_stores import check_log_store
@@ -87,7 +87,7 @@ class Invocation:
         return warehouse
 
     def sources(self, named: Iterable[str]) -> list[str]:
-        """The sources that were named, all where none was; raises ConfigError for unknown ones."""
+        """The sources that were named, or all if none was; raises ConfigError for unknown ones."""
         from ingest.config.mistakes import unknown_word
 
         names = list(self.config.sources)
@@ -103,7 +103,7 @@ class Invocation:
 
 
 def versions() -> dict[str, str | None]:
-    """The product's version, and those of what it runs on; None: it is not there."""
+    """The product's version, and the versions of what it runs on; None: it is not installed."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
@@ -118,7 +118,7 @@ def versions() -> dict[str, str | None]:
 
 
 def _java() -> str | None:
-    """The version of the Java that a local Spark would run on, or where it lies."""
+    """The version of the Java on which a local Spark would run, or where it lies."""
     from pipelines.platform.java import find_java
 
     try:
@@ -138,7 +138,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def everywhere(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The three options that stand before the verb or after it."""
+    """The three options that may stand before the verb or after it."""
     kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
     for option in (
         click.option("--json", is_flag=True, help="One JSON object a line, for programs.", **kept),
@@ -190,8 +190,8 @@ def detailed(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def bad_sql(call: Invocation) -> Iterator[None]:
-    """A statement that Spark cannot parse or resolve, or values that it cannot compute with, are a
-    mistake in the command."""
+    """Report as a mistake in the command: a statement that Spark cannot parse or resolve, or values
+    with which it cannot compute."""
     from pyspark.errors import AnalysisException, PySparkException
 
     from pipelines.operations.views import unknown_table
@@ -230,7 +230,7 @@ def print_frame(call: Invocation, frame: DataFrame, *, shown: Sequence[str] | No
 
 
 def _quiet() -> None:
-    """Keep pyspark from logging, as JSON with stack traces, errors that are reported anyway."""
+    """Keep pyspark from logging errors, as JSON with stack traces, that are reported anyway."""
     try:
         from pyspark.logger import PySparkLogger
     except ImportError:

@@ -1,4 +1,5 @@
-"""`python -m pipelines.documentation`: write anew what the pages of docs/ say of the code."""
+"""`python -m pipelines.documentation`: write the parts of the pages of docs/ that follow from the
+code."""
 
 from __future__ import annotations
 

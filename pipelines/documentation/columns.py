@@ -1,4 +1,4 @@
-"""The reference of the tables: every column, its type and what it says."""
+"""The reference of the tables: every column, its type and its meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of the command `ingest`: its verbs as click has them."""
+"""The reference of the command `ingest`: its verbs as click knows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a format's page says that follows from its row of FORMATS, and an example from conf/."""
+"""The parts of a format's page that follow from its row of FORMATS, and an example from conf/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page of Markdown with parts that are written anew, and how tables are written in it."""
+"""A page of Markdown with parts that are generated, and how tables are written in it."""
 
 from __future__ import annotations
 

@@ -162,26 +162,10 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
         return "widening" if longer else "destructive"
     if _beyond(old, new) or repads(before, after, dialect=dialect):
         return "destructive"
-    for ranks in (_WHOLE, _FLOATING):
-        if old.name in ranks and new.name in ranks:
-            if ranks is _FLOATING and _rounds(old, new):
-                return "destructive"
-            return _signed(old, new, _compared(ranks[old.name], ranks[new.name]))
-    holds, held = _capacity(new, dialect), _capacity(old, dialect)
-    held = _AS_TEXT.get(old.name) if held is None else held
-    if dialect == "tsql" and old.name in _NATIONAL and new.name not in _NATIONAL:
-        return "destructive"
-    if holds is not None and held is not None:
-        units = _unit(old, dialect), _unit(new, dialect)
-        if units == ("byte", "char") and held == holds:
-            return "widening"
-        if units == ("char", "byte"):
-            held *= _BYTES_MOST
-            held = min(held, _ROW_MOST) if dialect == "mysql" else held
-        return _compared(held, holds)
-    keeps, kept = _moment(new, dialect), _moment(old, dialect)
-    if keeps is not None and kept is not None:
-        return "destructive" if _rounds_moment(old, new, dialect) else _compared(kept, keeps)
+    for risk_of in (_risk_of_numbers, _risk_of_texts, _risk_of_moments):
+        risk = risk_of(old, new, dialect)
+        if risk is not None:
+            return risk
     if old.name == new.name:
         return _signed(old, new, _sized(_numbers(old, dialect), _numbers(new, dialect)))
     enumerated = old.name in ("enum", "set") and new.name in _TEXTS
@@ -220,7 +204,9 @@ def _risk_of_moments(old: SourceType, new: SourceType, dialect: str) -> Risk | N
     """The risk between two types of dates and times, by the digits of a second that they keep;
     None for other types."""
     keeps, kept = _moment(new, dialect), _moment(old, dialect)
-    return _compared(kept, keeps) if keeps is not None and kept is not None else None
+    if keeps is None or kept is None:
+        return None
+    return "destructive" if _rounds_moment(old, new, dialect) else _compared(kept, keeps)
 
 
 def _signed(old: SourceType, new: SourceType, risk: Risk) -> Risk:

@@ -196,14 +196,20 @@ def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
 
 
 def at_constraint(reader: TokenReader) -> bool:
-    index = reader.at_any(_INDEX_KINDS) and reader.at_any({"INDEX", "KEY"}, ahead=1)
     if reader.at("EXCLUDE"):  # PostgreSQL; elsewhere, and there too, it may be a column's name
         return reader.at_any({"USING", "("}, ahead=1)
     if reader.dialect == "tsql" and reader.at("INDEX"):  # no name there, unless in brackets
         return True
     if reader.at_any(_CONSTRAINTS) or reader.at("NOT", "NULL"):
         return True
-    return reader.dialect == "mysql" and (index or reader.at_any(_MYSQL_INDEXES))
+    return reader.dialect == "mysql" and (reader.at_any(_MYSQL_INDEXES) or _at_index_kind(reader))
+
+
+def _at_index_kind(reader: TokenReader) -> bool:
+    kinds = 0
+    while reader.at_any(_INDEX_KINDS, ahead=kinds):
+        kinds += 1
+    return kinds > 0 and reader.at_any({"INDEX", "KEY"}, ahead=kinds)
 
 
 def read_constraint(reader: TokenReader, *, strict: bool = False) -> Element:
@@ -432,7 +438,7 @@ def _pass_expression(reader: TokenReader, ends: set[str]) -> int:
             continue  # of a type that it is cast to
         if reader.index > first and reader.at_any(ends):
             break
-        if reader.at("("):
+        if reader.at_any({"(", "["}):
             reader.group()
         else:
             reader.take()
@@ -488,6 +494,8 @@ _SHORT = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d)")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]\d\d:\d\d:\d\d(?:[.]\d+)?\S*)?")
 _ZERO_PART = re.compile(r"\d{4}-(?:00-\d\d|\d\d-00)")
 _SHORT_YEAR = re.compile(r"\d\d?")
+_CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _TRUTHS = {
     "t": True,
     "true": True,
@@ -513,9 +521,9 @@ def literal_default(
         word = rest[0].text.upper()
         if word == "NULL":
             return None, None
-        if word in ("TRUE", "FALSE") and (type_ == "boolean" or not casts):
-            return (word.lower() if type_ == "boolean" else str(int(word == "TRUE"))), None
-        return None
+        if word in ("TRUE", "FALSE") and type_ == "boolean":
+            return word.lower(), None
+        return (str(int(word == "TRUE")), None) if _is_number(word, dialect) else None
     # DATE '2024-01-01', TIMESTAMP '…', and MySQL's character sets _utf8mb4'…'
     if len(rest) == 2 and rest[0].kind == "word" and rest[1].kind == "string":
         typed = rest[0].text.upper() in ("DATE", "TIME", "TIMESTAMP", "N")
@@ -532,7 +540,31 @@ def literal_default(
     if dialect == "oracle" and parse_type(source_type or "").name == "raw":
         return _of_raw(literal)
     text = _canonical(literal, source_type or "", type_ or "string", dialect=dialect)
+    if type_ == "timestamp_ntz" and text is not None and text.endswith("Z"):
+        text = _without_zone(literal.text) if _passes_zone_over(tokens, dialect) else None
     return None if text is None else (_padded(text, source_type or "", dialect), None)
+
+
+def _is_number(word: str, dialect: str) -> bool:
+    """Whether the word is one of MySQL's names for 1 and 0."""
+    return dialect == "mysql" and word in ("TRUE", "FALSE")
+
+
+def _passes_zone_over(tokens: Sequence[Token], dialect: str) -> bool:
+    """Whether a column without a zone takes the clock as it is written beside one: PostgreSQL's
+    from a literal, Oracle's from a TIMESTAMP '…'. MySQL's takes that of the session.
+
+    Sources: https://www.postgresql.org/docs/17/datatype-datetime.html (Time Stamps);
+    https://dev.mysql.com/doc/refman/8.4/en/date-and-time-literals.html.
+    """
+    if dialect == "postgres":
+        return all(token.text != "::" for token in tokens)
+    return dialect == "oracle" and len(_unwrapped(tokens)) == 2
+
+
+def _without_zone(text: str) -> str | None:
+    clock = _CLOCK.match(text)
+    return None if clock is None else _dated(civil_text(clock[0], []))
 
 
 def _cast(literal: Token, cast: str, type_: str, *, dialect: str) -> Token | None:
@@ -569,8 +601,9 @@ def _only_source_reads(literal: Token, source_type: str, dialect: str) -> bool:
     fraction = _FRACTION.search(text)
     if fraction is None or not read.name.startswith(("time", "datetime")):
         return fraction is not None and read.name == "date" and dialect == "oracle"
-    kept = 2 if dialect == "tsql" and read.name == "datetime" else _SECOND_DIGITS[dialect]
-    return len(fraction[1]) > (*read.numbers, kept)[0]
+    if dialect == "tsql" and read.name == "datetime":  # it counts in steps of 1/300 s
+        return len(fraction[1]) > 3 or (len(fraction[1]) == 3 and fraction[1][-1] not in "037")
+    return len(fraction[1]) > (*read.numbers, _SECOND_DIGITS[dialect])[0]
 
 
 def _of_raw(token: Token) -> tuple[str, None] | None:
@@ -665,7 +698,9 @@ def _canonical(token: Token, source_type: str, type_: str, *, dialect: str) -> s
     if token.kind == "number":
         plain = _AS_WRITTEN.fullmatch(text)
         return text if plain and not (plain[1] and dialect == "oracle") else None
-    return text.lower() if name == "uuid" else text
+    if name == "uuid":
+        return text.lower() if _UUID.fullmatch(text) else None
+    return text
 
 
 def _exact(text: str, source_type: str, type_: str, *, dialect: str) -> str | None:

@@ -36,7 +36,7 @@ _BEFORE_TABLE = set(
 _BEFORE_INDEX = set(
     """
     UNIQUE FULLTEXT SPATIAL BITMAP CLUSTERED NONCLUSTERED COLUMNSTORE MULTIVALUE PRIMARY XML VECTOR
-    COLUMNAR
+    COLUMNAR GLOBAL LOCAL
     """.split()
 )
 # What databases write behind the tables that are emptied.
@@ -335,8 +335,9 @@ def _drop_databases(reader: TokenReader) -> list[Clause]:
 
 
 def _rename(reader: TokenReader) -> list[Clause]:
-    """`RENAME TABLE a TO b, c TO d`; Oracle's `RENAME a TO b`."""
-    if not (reader.accept("TABLE") or reader.accept("TABLES")) and not reader.at("TO", ahead=1):
+    """`RENAME TABLE a TO b, c TO d`; Oracle's `RENAME a TO b`, and Db2's `RENAME s.a TO b`."""
+    named = reader.accept("TABLE") or reader.accept("TABLES") or reader.at("TO", ahead=1)
+    if not (named or (reader.at(".", ahead=1) and reader.at("TO", ahead=3))):
         return _rest(reader)
     reader.accept("IF", "EXISTS")
     renamed: list[Clause] = []

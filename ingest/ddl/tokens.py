@@ -198,16 +198,17 @@ class TokenReader:
         return TableName(top, _known_spelling(above, schema), name)
 
     def group(self) -> list[Token]:
-        """A balanced `( … )`, parentheses included."""
+        """A balanced `( … )` or `[ … ]`, with its marks."""
         first = self.index
-        self.expect("(")
+        if not self.accept("["):
+            self.expect("(")
         depth = 1
         while depth:
             token = self.take()
             if token.kind == "end":
                 raise Unread("a parenthesis is never closed")
             if token.kind == "mark":
-                depth += {"(": 1, ")": -1}.get(token.text, 0)
+                depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
         return self.tokens[first : self.index]
 
     def skip(self) -> None:
@@ -217,7 +218,7 @@ class TokenReader:
             verbs = _VERBS.get(self.dialect, _NONE)
             if self.at_unused() or (self.at_any(verbs) and not self.at_any(_NOUNS, ahead=1)):
                 return
-            if self.at("("):
+            if self.at_any({"(", "["}):
                 self.group()
             else:
                 self.take()

@@ -124,6 +124,9 @@ def test_reading_takes_linear_time() -> None:
     assert len(parse("ALTER TABLE t " + swaps).clauses) == 12_000
     parens = f"DEFAULT {'(' * 100_000}1{')' * 100_000}"
     assert parse(f"ALTER TABLE t ADD a INT {parens}").columns == ()
+    casts = "ALTER TABLE t ADD a int DEFAULT 1" + "::int" * 40_000
+    assert parse(casts, dialect="postgres").kind == "add_column"
+    assert parse("EXEC sp_who 'a' " * 15_000, dialect="tsql").kind == "other"
     assert guess_dialect("/* " * 100_000, schema="s") == "postgres"
     assert guess_dialect("'" + "\\'" * 100_000, schema="s") == "postgres"
     assert guess_dialect("[a" * 100_000 + '"' * 99_999, schema="s") == "postgres"

@@ -1,4 +1,7 @@
-"""The ways in which a target keeps the changes of its source tables."""
+"""The ways in which a target keeps the changes of its source tables.
+
+`pipelines/apply/modes.py` says how to add one.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
 """How risky a schema change is for a gold table: the classes, and that of every kind of clause.
 
-To add a class: its word in `PolicyRisk` at its place from mild to bad, and in `MILD` where it loses
-nothing, a field of that name in `DdlPolicy` (`ingest/config/settings.py`), the kinds of `KINDS`
-that are of it, and what the review against gold makes of it (`review.py`, `widening.py`;
-`pipelines/ledger/review.py`).
+To add a class:
+
+1. Its word in `PolicyRisk` at its place from mild to bad, and in `MILD` if it loses nothing.
+2. A field of that name in `DdlPolicy` and a case in its `choice` (`ingest/config/settings.py`), and
+   the sentence on it in `pipelines/documentation/keys.py`.
+3. The kinds of `KINDS` that are of it, and what the review against gold makes of it (`review.py`,
+   `widening.py`; `pipelines/ledger/review.py`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
 
 To add a mode:
 
-1. What the YAML calls it: `ScdType` (`ingest.config.tables`).
+1. What the YAML calls it: `ScdType` (`ingest.config.tables`), there too what may not be declared
+   beside it, and the sentence on it in `pipelines/documentation/keys.py`.
 2. `Mode`, the way from the one to the other, and a row in KEEPING (`ingest.config.modes`), which
    its table, its progress and what maintains it go by. `mode_of` there says what becomes of it
    where a table has no key.

@@ -6,6 +6,8 @@ of its key above it. What is left then still folds to the same table, now and as
 since. Not touched are truncates, keys that changes of the key link, tables whose target keeps
 versions or every change, tables that are in silver only, and tables of which something below is not
 applied yet. An image also stays if it has a column that neither the later image nor the target has.
+`ingest/sql/fold/superseded.py` finds these changes.
+
 Where a table was trimmed is remembered before a row is removed (`Horizon`): a change from below it
 that comes later is set aside.
 """

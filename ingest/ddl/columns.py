@@ -521,9 +521,11 @@ def literal_default(
         word = rest[0].text.upper()
         if word == "NULL":
             return None, None
-        if word in ("TRUE", "FALSE") and type_ == "boolean":
+        if word not in ("TRUE", "FALSE"):
+            return None
+        if type_ == "boolean":
             return word.lower(), None
-        return (str(int(word == "TRUE")), None) if _is_number(word, dialect) else None
+        return (str(int(word == "TRUE")), None) if dialect == "mysql" else None
     # DATE '2024-01-01', TIMESTAMP '…', and MySQL's character sets _utf8mb4'…'
     if len(rest) == 2 and rest[0].kind == "word" and rest[1].kind == "string":
         typed = rest[0].text.upper() in ("DATE", "TIME", "TIMESTAMP", "N")
@@ -543,11 +545,6 @@ def literal_default(
     if type_ == "timestamp_ntz" and text is not None and text.endswith("Z"):
         text = _without_zone(literal.text) if _passes_zone_over(tokens, dialect) else None
     return None if text is None else (_padded(text, source_type or "", dialect), None)
-
-
-def _is_number(word: str, dialect: str) -> bool:
-    """Whether the word is one of MySQL's names for 1 and 0."""
-    return dialect == "mysql" and word in ("TRUE", "FALSE")
 
 
 def _passes_zone_over(tokens: Sequence[Token], dialect: str) -> bool:

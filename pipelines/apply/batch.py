@@ -341,6 +341,11 @@ class TableBatch:
             for truncate in outermost(self.all_truncates, by_arrival=by_arrival)
         )
 
+    @property
+    def voided(self) -> str:
+        """SQL that is true for a change if a truncate has taken what it brought."""
+        return f"coalesce({self.below_truncates('pos')}, false)" if self.all_truncates else "false"
+
     def beside_truncates(self, pos: str) -> str:
         """SQL that is true where `pos` is the place of a truncate in the source's log."""
         return tied_to(() if self.projection.by_arrival else self.all_truncates, pos)

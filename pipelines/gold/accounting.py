@@ -179,5 +179,4 @@ def _lost(batch: TableBatch) -> str:
     """SQL of the newest change of each key of the source table that another table's row holds,
     although this change would leave a row."""
     changes = events(batch.projection, batch.history(ROW_CHANGES))
-    voided = f"coalesce({batch.below_truncates('pos')}, false)" if batch.all_truncates else "false"
-    return texts.lost(changes, batch.held_by_others, voided=voided)
+    return texts.lost(changes, batch.held_by_others, voided=batch.voided)

@@ -2,7 +2,8 @@
 
 Without `shard_column` a key belongs to the source table whose row holds it, and what another table
 has for it is a reject `shard_key_conflict` (semantics.md, 27). Once no such row is left, the key is
-folded from the history of the other table.
+folded from the history of the other table. So it is once the other table's row is gone as well,
+since that contests nothing any more; versions that it had stand beside those of the row.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
     """Fold the keys that are free from the table's history. Their changes that are in that fold no
     longer wait; the rejects of the others say from now on why they do."""
     changes = events(batch.projection, batch.history("true"))
-    free = frames.set_down(frames.sql(texts.free_keys(changes, opened, held=batch.held_by_others)))
+    voided = None if batch.soft and batch.keeps.latest else batch.voided
+    found = texts.free_keys(changes, opened, held=batch.held_by_others, voided=voided)
+    free = frames.set_down(frames.sql(found))
     if frames.sql(select(free)).isEmpty():
         return row
     keys = select(free, "fits", columns="key")

@@ -346,6 +346,67 @@ def test_a_key_belongs_at_each_moment_to_who_had_it_then(
     assert [as_of_pos(pos) for pos in (1, 2, 5)] == [["a"], ["a"], ["b"]]
 
 
+def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows went from one source table to the other and back within a batch; one came to a key while
+    the other had it, and went. What is gone contests nothing, so nothing waits."""
+
+    def row(table: str, op: str, pos: int, id_: int = 1) -> Row:
+        image = {"id": id_, "x": table}
+        return change(table, op, pos, None if op == "d" else image) | (
+            {"before": image} if op == "d" else {}
+        )
+
+    there_and_back = [("t_a", "d", 5), ("t_b", "c", 6), ("t_b", "d", 7), ("t_a", "c", 8)]
+    batches = [
+        [row("t_a", "c", 1), row("t_a", "c", 2, 2)],
+        [*(row(*each) for each in there_and_back), row("t_b", "c", 9, 2)],
+        [row("t_b", "d", 10, 2)],
+    ]
+    entry = {"keys": ["id"], "from": ["merge.t_*"], "columns": {"id": "int", "x": "string"}}
+    kept: dict[str, Row] = {"rows": {}, "versions": {"stored_as_scd_type": 2}}
+    held = {}
+    for name, mode in kept.items():
+        (tmp_path / name).mkdir()
+        lab = Lab.of(spark, tmp_path / name, "t", batches, **entry, **mode)
+        lab.step(1)
+        lab.step(2)
+        assert ("shard_key_conflict", "open") in lab.aside("t"), name
+        lab.step(3)
+        assert {status for _, status in lab.aside("t")} == {"resolved"}, name
+        assert lab.as_history("t"), name
+        held[name] = lab.values("t", "id", "x", *(("_current",) if mode else ()))
+    assert held["rows"] == [(1, "t_a"), (2, "t_a")]
+    assert sorted(held["versions"]) == [
+        (1, "t_a", False),
+        (1, "t_a", True),
+        (1, "t_b", False),
+        (2, "t_a", True),
+        (2, "t_b", False),
+    ]
+
+
+def test_of_rows_that_are_marked_as_deleted_the_last_stays(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two source tables had the key, one after the other; the changes of the first come late."""
+    first = [change("t_a", "c", 1, {"id": 1, "x": "a"}), change("t_a", "d", 2, None)]
+    last = [change("t_b", "c", 5, {"id": 1, "x": "b"}), change("t_b", "d", 6, None)]
+    for gone in (first[1], last[1]):
+        gone["before"] = {"id": 1}
+    lab = Lab.of(
+        spark,
+        tmp_path,
+        "t",
+        [last, first],
+        **{"keys": ["id"], "from": ["merge.t_*"], "deletes": "soft"},
+        columns={"id": "int", "x": "string"},
+    )
+    lab.step(1)
+    lab.step(2)
+    assert lab.values("t", "id", "x") == [(1, "b")]
+    assert lab.aside("t") == [] and lab.as_history("t")
+
+
 @pytest.mark.slow
 def test_a_key_that_one_table_gave_up_and_another_took_before_a_kill(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

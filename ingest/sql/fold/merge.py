@@ -27,7 +27,8 @@ from ingest.sql.quoting import quoted, quoted_list, sql_text
 class Merge:
     """One statement: `target` and `rows` are SQL relations, `sets` the columns that rows carry.
 
-    `own`: rows that another source table holds are left alone.
+    `own`: rows that another source table holds are left alone, but for those that are marked as
+    deleted (`_GIVES_WAY`).
     """
 
     target: str
@@ -49,9 +50,7 @@ def sql(merge: Merge) -> str:
     on = " AND ".join(f"t.{quoted(name)} = s.{key}" for name, key in keys.items())
     newer = "(s._exact OR s._pos > t._pos)"
     if merge.own:
-        newer += " AND (t._source_table = s._source_table" + (
-            " OR t._deleted_at IS NOT NULL)" if merge.soft else ")"
-        )
+        newer += f" AND ({_OWN}{f' OR {_GIVES_WAY}' if merge.soft else ''})"
     data = [name for name in merge.sets if name not in merge.keys]
     places = slots(merge.columns)
     new = {name: _new(merge, name, f"s.{places[name]}") for name in data}
@@ -146,6 +145,10 @@ def _new(merge: Merge, name: str, came: str) -> str:
     return f"IF({sets}, {came}, {kept})"
 
 
+_OWN = "t._source_table = s._source_table"
+_GIVES_WAY = "t._deleted_at IS NOT NULL AND (s._deleted_at IS NULL OR s._pos > t._pos)"
+"""True if a row that another source table brought is marked as deleted and is taken over: by a row
+that is there, or by one that was marked later."""
 _OF_ANOTHER = "t._source_table <> s._source_table"
 """True if a row that is marked as deleted was brought by another source table and is taken over."""
 

@@ -41,18 +41,27 @@ def lost(events: str, held: str, *, voided: str) -> str:
     """For each key that a row of another source table holds (`held`: the `key` of such rows): the
     newest event that fits, if it leaves a row under that key. `voided`: SQL that is true for an
     event if a truncate has taken what it brought."""
-    each = f"struct({origin()}, image) AS e, pos"
     return query(
         events=events,
-        fitting="SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
-        touched=f"SELECT key, {each}, op <> 'delete' AND NOT ({voided}) AS leaves FROM fitting "
-        f"UNION ALL SELECT key_before, {each}, false FROM fitting WHERE key_before <> key",
-        newest="SELECT key, max_by(struct(e, leaves), pos) AS n FROM touched GROUP BY key",
+        **newest_of_keys(voided=voided),
         left="SELECT key, n.e AS e FROM newest WHERE n.leaves",
         held=held,
         lost=f"SELECT {origin('n.e')}, {CONFLICT}, {NO_MISFITS} AS misfits, n.e.image, "
         "false AS voided FROM left n JOIN held o ON o.key = n.key",
     )
+
+
+def newest_of_keys(*, voided: str) -> dict[str, str]:
+    """Relations for a query that has `events`. The last of them, `newest`, has for each `key` the
+    newest event that fits: in `n.e` its delivery and image, and in `n.leaves` whether it leaves a
+    row under that key. `voided`: see `lost`."""
+    each = f"struct({origin()}, image) AS e, pos"
+    return {
+        "fitting": "SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
+        "touched": f"SELECT key, {each}, op <> 'delete' AND NOT ({voided}) AS leaves FROM fitting "
+        f"UNION ALL SELECT key_before, {each}, false FROM fitting WHERE key_before <> key",
+        "newest": "SELECT key, max_by(struct(e, leaves), pos) AS n FROM touched GROUP BY key",
+    }
 
 
 def as_rows(parts: Sequence[str], *, source: str, target: str) -> str:

@@ -6,6 +6,7 @@ from ingest.sql.delivery import same
 from ingest.sql.projection import NAMES_OLD_KEY
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text
+from ingest.sql.rejects.left_out import newest_of_keys
 from ingest.sql.rejects.reasons import ORIGIN
 
 
@@ -90,17 +91,29 @@ def baseless_among(results: str, asked: str) -> str:
     )
 
 
-def free_keys(events: str, claimed: str, *, held: str) -> str:
+def free_keys(events: str, claimed: str, *, held: str, voided: str | None) -> str:
     """The keys of events that are `claimed`, without those that other source tables hold (`held`):
     (key, fits). `fits` is true if some event of the key fits; what the others wait for is worked
-    out anew."""
+    out anew.
+
+    A key is also free if its newest event leaves no row, which contests nothing. `voided`: SQL that
+    is true for an event if a truncate has taken what it brought; None where what is gone is a row,
+    too, since it is only marked as deleted.
+    """
+    contested = "LEFT ANTI JOIN held o ON o.key = e.key"
+    newest, beside = {}, ""
+    if voided is not None:
+        newest = newest_of_keys(voided=voided)
+        beside = "LEFT JOIN newest l ON l.key = e.key "
+        contested += " AND coalesce(l.n.leaves, true)"
     return query(
         events=events,
+        **newest,
         claims=claimed,
         held=held,
         free="SELECT e.key, bool_or(size(e.misfits) = 0) AS fits "
-        f"FROM events e JOIN claims r ON {same('e', 'r')} "
-        "LEFT ANTI JOIN held o ON o.key = e.key WHERE e.key IS NOT NULL GROUP BY e.key",
+        f"FROM events e JOIN claims r ON {same('e', 'r')} {beside}{contested} "
+        "WHERE e.key IS NOT NULL GROUP BY e.key",
     )
 
 

@@ -124,11 +124,18 @@ def advance(
     now, unfit = _apply_in_turn(ledger, target, now, batches=batches, was_unkeyed=was_unkeyed)
     _enter_outgrown([feeding for feeding in feedings if feeding.table in unfit])
     now = replace(_up_to(now, target, pending), contract=table.contract)
-    # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
-    frees = any(batch.total(name) for batch in batches for name in _FREEING)
-    if not (frees and shares_keys(route, now)):
+    if not (any(map(_frees, batches)) and shares_keys(route, now)):
         return now
     return try_again(ledger, route, row=now, closed=ledger.closed_names(target.statements))
+
+
+def _frees(batch: TableBatch) -> bool:
+    """Whether a key that changes wait for may be free after the batch: it may have taken a row
+    away, or have brought late what was before the end of a row that is gone.
+
+    By what it holds, not by what was counted: a run that was cut off may have freed keys.
+    """
+    return batch.overlaps or any(batch.total(name) for name in _FREEING)
 
 
 def _feedings(

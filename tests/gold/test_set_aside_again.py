@@ -348,7 +348,8 @@ def test_a_key_belongs_at_each_moment_to_who_had_it_then(
 
 def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: Path) -> None:
     """Rows went from one source table to the other and back within a batch; one came to a key while
-    the other had it, and went. What is gone contests nothing, so nothing waits."""
+    the other had it, and went; of another the end came first. What is gone contests nothing, so
+    nothing waits."""
 
     def row(table: str, op: str, pos: int, id_: int = 1) -> Row:
         image = {"id": id_, "x": table}
@@ -360,7 +361,8 @@ def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: P
     batches = [
         [row("t_a", "c", 1), row("t_a", "c", 2, 2)],
         [*(row(*each) for each in there_and_back), row("t_b", "c", 9, 2)],
-        [row("t_b", "d", 10, 2)],
+        [row("t_b", "d", 10, 2), row("t_b", "d", 4, 2)],
+        [row("t_b", "c", 3, 2)],
     ]
     entry = {"keys": ["id"], "from": ["merge.t_*"], "columns": {"id": "int", "x": "string"}}
     kept: dict[str, Row] = {"rows": {}, "versions": {"stored_as_scd_type": 2}}
@@ -373,6 +375,8 @@ def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: P
         assert ("shard_key_conflict", "open") in lab.aside("t"), name
         lab.step(3)
         assert {status for _, status in lab.aside("t")} == {"resolved"}, name
+        lab.step(4)
+        assert {status for _, status in lab.aside("t")} == {"resolved"}, name
         assert lab.as_history("t"), name
         held[name] = lab.values("t", "id", "x", *(("_current",) if mode else ()))
     assert held["rows"] == [(1, "t_a"), (2, "t_a")]
@@ -381,6 +385,7 @@ def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: P
         (1, "t_a", True),
         (1, "t_b", False),
         (2, "t_a", True),
+        (2, "t_b", False),
         (2, "t_b", False),
     ]
 

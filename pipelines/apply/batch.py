@@ -262,7 +262,7 @@ class TableBatch:
 
     @property
     def held_by_others(self) -> str:
-        """SQL of the keys whose rows another source table holds: (key, _source_table)."""
+        """SQL of the keys whose rows another source table holds: (key, _source_table, _pos)."""
         return held_by_others(
             self.target_table, self.projection, soft=self.soft, versions=self.keeps.versions
         )

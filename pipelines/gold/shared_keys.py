@@ -89,8 +89,9 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
     """Fold the keys that are free from the table's history. Their changes that are in that fold no
     longer wait; the rejects of the others say from now on why they do."""
     changes = events(batch.projection, batch.history("true"))
-    voided = None if batch.soft and batch.keeps.latest else batch.voided
-    found = texts.free_keys(changes, opened, held=batch.held_by_others, voided=voided)
+    soft, voided = batch.soft and batch.keeps.latest, batch.voided
+    held = batch.held_by_others
+    found = texts.free_keys(changes, opened, held=held, voided=voided, soft=soft)
     free = frames.set_down(frames.sql(found))
     if frames.sql(select(free)).isEmpty():
         return row

@@ -346,21 +346,28 @@ def test_a_key_belongs_at_each_moment_to_who_had_it_then(
     assert [as_of_pos(pos) for pos in (1, 2, 5)] == [["a"], ["a"], ["b"]]
 
 
+def of_table(table: str, op: str, pos: int, id_: int = 1) -> Row:
+    """A change of a row that says which source table it is from."""
+    image = {"id": id_, "x": table}
+    if op == "d":
+        return change(table, op, pos, None) | {"before": image}
+    return change(table, op, pos, image)
+
+
+THERE_AND_BACK = [
+    *(of_table("t_a", "d", 5), of_table("t_b", "c", 6)),
+    *(of_table("t_b", "d", 7), of_table("t_a", "c", 8)),
+]
+
+
 def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: Path) -> None:
     """Rows went from one source table to the other and back within a batch; one came to a key while
     the other had it, and went; of another the end came first. What is gone contests nothing, so
     nothing waits."""
-
-    def row(table: str, op: str, pos: int, id_: int = 1) -> Row:
-        image = {"id": id_, "x": table}
-        return change(table, op, pos, None if op == "d" else image) | (
-            {"before": image} if op == "d" else {}
-        )
-
-    there_and_back = [("t_a", "d", 5), ("t_b", "c", 6), ("t_b", "d", 7), ("t_a", "c", 8)]
+    row = of_table
     batches = [
         [row("t_a", "c", 1), row("t_a", "c", 2, 2)],
-        [*(row(*each) for each in there_and_back), row("t_b", "c", 9, 2)],
+        [*THERE_AND_BACK, row("t_b", "c", 9, 2)],
         [row("t_b", "d", 10, 2), row("t_b", "d", 4, 2)],
         [row("t_b", "c", 3, 2)],
     ]
@@ -390,6 +397,29 @@ def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: P
     ]
 
 
+def test_a_past_moment_has_the_row_that_had_the_key_then(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It went to the other source table and back within a batch; a row that is gone is marked."""
+    lab = Lab.of(
+        spark,
+        tmp_path,
+        "t",
+        [[of_table("t_a", "c", 1)], THERE_AND_BACK],
+        **{"keys": ["id"], "from": ["merge.t_*"], "deletes": "soft"},
+        columns={"id": "int", "x": "string"},
+    )
+    lab.step(1)
+    lab.step(2)
+    assert lab.values("t", "x") == [("t_a",)]
+    assert lab.aside("t") == [("shard_key_conflict", "resolved")] * 2
+    target = known_targets(lab.warehouse).fed["t"]
+    for pos, expected in ((4, "t_a"), (6, "t_b"), (8, "t_a")):
+        with as_of(lab.warehouse, target, at_pos(f"[0,1,7,{pos}]")) as past:
+            found = past.tried(lambda rows: past.typed(rows).collect())
+        assert [row["x"] for row in found if row["_deleted_at"] is None] == [expected]
+
+
 def test_of_rows_that_are_marked_as_deleted_the_last_stays(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -410,6 +440,10 @@ def test_of_rows_that_are_marked_as_deleted_the_last_stays(
     lab.step(2)
     assert lab.values("t", "id", "x") == [(1, "b")]
     assert lab.aside("t") == [] and lab.as_history("t")
+    target = known_targets(lab.warehouse).fed["t"]
+    with as_of(lab.warehouse, target, at_pos("[0,1,7,6]")) as past:
+        [row] = past.tried(lambda rows: past.typed(rows).collect())
+    assert row["x"] == "b"
 
 
 @pytest.mark.slow

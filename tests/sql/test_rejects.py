@@ -58,8 +58,12 @@ QUERIES = {
     "without_results": waiting.without_results(CLAIMED, "results"),
     "resolved": waiting.resolved(waiting.without_results(CLAIMED, "results")),
     "baseless_among": waiting.baseless_among("results", "asked"),
-    "free_keys": waiting.free_keys(EVENTS, CLAIMED, held="SELECT * FROM held", voided="false"),
-    "free_keys, soft": waiting.free_keys(EVENTS, CLAIMED, held="SELECT * FROM held", voided=None),
+    "free_keys": waiting.free_keys(
+        EVENTS, CLAIMED, held="SELECT * FROM held", voided="false", soft=False
+    ),
+    "free_keys, soft": waiting.free_keys(
+        EVENTS, CLAIMED, held="SELECT * FROM held", voided="pos < 7", soft=True
+    ),
     "tables_of": waiting.tables_of("silver.cdc", CLAIMED, source="lab"),
     "left_out.unfit": left_out.unfit(PROJECTION, EVENTS, voided="false"),
     "not_voided": left_out.not_voided(reasons.baseless("results")),

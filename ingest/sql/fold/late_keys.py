@@ -31,11 +31,11 @@ def stored_rows(target: str, projection: Projection, *, soft: bool) -> str:
 
 
 def held_by_others(target: str, projection: Projection, *, soft: bool, versions: bool) -> str:
-    """The keys whose rows another source table holds: (key, _source_table)."""
+    """The keys whose rows another source table holds: (key, _source_table, _pos)."""
     return query(
         held=f"SELECT * FROM {target}{' WHERE _current' if versions else ''}",
         stored=stored_rows("held", projection, soft=soft and not versions),
-        of_others="SELECT key, _source_table FROM stored WHERE NOT marked AND of_another",
+        of_others="SELECT key, _source_table, _pos FROM stored WHERE NOT marked AND of_another",
     )
 
 

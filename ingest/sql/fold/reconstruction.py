@@ -58,11 +58,12 @@ def one_owner(
 ) -> str:
     """For a key that several source tables have, only the rows (`together`) of one of them: the one
     from which the `target` has the key or, if it has none or there is no target, the one that
-    brought it first. A row that is only marked as deleted gives way to any other."""
+    brought it first. A row that is only marked as deleted gives way to any other, and to one that
+    was marked later."""
     places = slots(columns)
     listed = ", ".join([*places.values(), *added])
     by_key = f"PARTITION BY {', '.join(f's.{places[key]}' for key in keys)}"
-    relations, beside, first = {"found": rows}, "FROM found s", "s._pos"
+    relations, beside, owner = {"found": rows}, "FROM found s", ""
     if target is not None:
         own = ", ".join(f"{quoted(key)} AS {places[key]}" for key in keys)
         relations["owners"] = (
@@ -70,9 +71,11 @@ def one_owner(
         )
         on = " AND ".join(f"t.{places[key]} = s.{places[key]}" for key in keys)
         beside += f" LEFT JOIN owners t ON {on}"
-        first = f"coalesce(t._owner <> s._source_table, false), {first}"
+        owner = "coalesce(t._owner <> s._source_table, false), "
+    first = f"{owner}s._pos"
     if "_deleted_at" in added:
-        first = f"s._deleted_at IS NOT NULL, {first}"
+        marked = "s._deleted_at IS NOT NULL"
+        first = f"{marked}, {owner}IF({marked}, NULL, s._pos), IF({marked}, s._pos, NULL) DESC"
     return query(
         **relations,
         claimed=f"SELECT s.*, first_value(s._source_table) OVER ({by_key} ORDER BY {first}) "

@@ -53,14 +53,14 @@ def lost(events: str, held: str, *, voided: str) -> str:
 
 def newest_of_keys(*, voided: str) -> dict[str, str]:
     """Relations for a query that has `events`. The last of them, `newest`, has for each `key` the
-    newest event that fits: in `n.e` its delivery and image, and in `n.leaves` whether it leaves a
-    row under that key. `voided`: see `lost`."""
+    newest event that fits: in `n.e` its delivery and image, in `n.leaves` whether it leaves a row
+    under that key, and `n.pos`. `voided`: see `lost`."""
     each = f"struct({origin()}, image) AS e, pos"
     return {
         "fitting": "SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
         "touched": f"SELECT key, {each}, op <> 'delete' AND NOT ({voided}) AS leaves FROM fitting "
         f"UNION ALL SELECT key_before, {each}, false FROM fitting WHERE key_before <> key",
-        "newest": "SELECT key, max_by(struct(e, leaves), pos) AS n FROM touched GROUP BY key",
+        "newest": "SELECT key, max_by(struct(e, leaves, pos), pos) AS n FROM touched GROUP BY key",
     }
 
 

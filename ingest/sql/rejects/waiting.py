@@ -91,28 +91,27 @@ def baseless_among(results: str, asked: str) -> str:
     )
 
 
-def free_keys(events: str, claimed: str, *, held: str, voided: str | None) -> str:
+def free_keys(events: str, claimed: str, *, held: str, voided: str, soft: bool) -> str:
     """The keys of events that are `claimed`, without those that other source tables hold (`held`):
     (key, fits). `fits` is true if some event of the key fits; what the others wait for is worked
     out anew.
 
-    A key is also free if its newest event leaves no row, which contests nothing. `voided`: SQL that
-    is true for an event if a truncate has taken what it brought; None where what is gone is a row,
-    too, since it is only marked as deleted.
+    A key is also free if its newest event leaves no row, which contests nothing. In a `soft` target
+    what is gone stays as a row that is marked, unless another has the key: there it waits if the
+    row that has it may have ended before. `voided`: SQL that is true for an event if a truncate has
+    taken what it brought.
     """
-    contested = "LEFT ANTI JOIN held o ON o.key = e.key"
-    newest, beside = {}, ""
-    if voided is not None:
-        newest = newest_of_keys(voided=voided)
-        beside = "LEFT JOIN newest l ON l.key = e.key "
-        contested += " AND coalesce(l.n.leaves, true)"
+    contested = "coalesce(l.n.leaves, true)"
+    if soft:
+        contested = f"({contested} OR o._pos < l.n.pos)"
     return query(
         events=events,
-        **newest,
+        **newest_of_keys(voided=voided),
         claims=claimed,
         held=held,
         free="SELECT e.key, bool_or(size(e.misfits) = 0) AS fits "
-        f"FROM events e JOIN claims r ON {same('e', 'r')} {beside}{contested} "
+        f"FROM events e JOIN claims r ON {same('e', 'r')} LEFT JOIN newest l ON l.key = e.key "
+        f"LEFT ANTI JOIN held o ON o.key = e.key AND {contested} "
         "WHERE e.key IS NOT NULL GROUP BY e.key",
     )
 

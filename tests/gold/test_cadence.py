@@ -106,6 +106,7 @@ def item(number: int, name: str, **more: str) -> dict[str, str | None]:
     return {"id": str(number), "name": name, "price": "1.10", **more}
 
 
+@pytest.mark.slow
 def test_it_waits_for_a_time_or_a_number_of_changes(
     spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:

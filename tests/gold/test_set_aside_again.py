@@ -360,6 +360,7 @@ THERE_AND_BACK = [
 ]
 
 
+@pytest.mark.slow
 def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: Path) -> None:
     """Rows went from one source table to the other and back within a batch; one came to a key while
     the other had it, and went; of another the end came first. What is gone contests nothing, so
@@ -397,6 +398,7 @@ def test_a_row_that_is_gone_again_claims_no_key(spark: SparkSession, tmp_path: P
     ]
 
 
+@pytest.mark.slow
 def test_a_past_moment_has_the_row_that_had_the_key_then(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -420,6 +422,7 @@ def test_a_past_moment_has_the_row_that_had_the_key_then(
         assert [row["x"] for row in found if row["_deleted_at"] is None] == [expected]
 
 
+@pytest.mark.slow
 def test_of_rows_that_are_marked_as_deleted_the_last_stays(
     spark: SparkSession, tmp_path: Path
 ) -> None:

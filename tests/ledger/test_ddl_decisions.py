@@ -101,6 +101,7 @@ def rows(project: Project, table: str) -> list[dict[str, Any]]:
     return project.ingest("sql", query, "--json").records
 
 
+@pytest.mark.slow
 def test_an_approval_that_is_killed_is_finished(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,7 @@ def test_messages_of_open_rejects_stay(
     assert [row["rows"] for row in answer.records if row["what"] == lost] == [2]
 
 
+@pytest.mark.slow
 def test_nothing_goes_by_itself(
     tmp_path: Path,
     spark: SparkSession,

@@ -222,6 +222,7 @@ def test_a_reject_that_silver_has_twice_is_one(
     assert source["rejects"] == 0
 
 
+@pytest.mark.slow
 def test_events_are_typed_again(
     spark: SparkSession,
     tmp_path: Path,

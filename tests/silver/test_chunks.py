@@ -174,6 +174,7 @@ class Farm:
         return [tuple(row)[:3] for row in rows.collect()]
 
 
+@pytest.mark.slow
 def test_across_batches_runs_and_crashes(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -27,6 +28,11 @@ def described(error: BaseException) -> str:
         return _FULL
     if isinstance(error, IngestError):
         return str(error)
+    if (ended := _jvm_ended()) is not None and _of_connection(error):
+        return (
+            f"Spark's JVM {ended} and everything else failed with it{log_hint()}; run again: "
+            "what was begun is finished then, nothing is lost or doubled"
+        )
     hint = "" if debug else "; INGEST_DEBUG=1 shows where"
     return f"unexpected {type(error).__name__}: {gist(error)}{hint}{log_hint(error)}"
 
@@ -62,6 +68,26 @@ def log_hint(error: BaseException | None = None) -> str:
     log = getattr(session, "LOG", None)
     from_jvm = error is None or any("\tat " in text for text in _traces(error))
     return f"; Spark's log is {log}" if log is not None and from_jvm else ""
+
+
+def _jvm_ended() -> str | None:
+    """How the JVM that this process started came to its end; None while it runs, and if there is
+    none."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process = getattr(getattr(context, "_gateway", None), "proc", None)
+    code = process.poll() if process is not None else None
+    if code is None:
+        return None
+    if code == -signal.SIGKILL:
+        return "was killed (SIGKILL), as a machine short of memory does it,"
+    if code < 0:
+        return f"was ended by a signal ({signal.Signals(-code).name}),"
+    return f"ended by itself (exit code {code}),"
+
+
+def _of_connection(error: BaseException) -> bool:
+    """Whether an error may be that nobody answers any more."""
+    return isinstance(error, OSError | EOFError) or type(error).__module__.startswith("py4j.")
 
 
 def _traces(error: BaseException) -> Iterator[str]:

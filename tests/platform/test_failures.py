@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ingest.errors import IngestError
@@ -68,3 +72,33 @@ def test_where_it_came_from_is_printed_when_asked(
 )
 def test_what_an_error_met_is_said_once(text: str) -> None:
     assert described_of("source shop", IngestError(text)) == "source shop: it is gone"
+
+
+KILLING = """
+import signal, sys
+from pathlib import Path
+from pyspark import SparkContext
+from pipelines.platform.failures import described
+from pipelines.platform.session import spark
+
+session = spark(warehouse=Path(sys.argv[1]))
+SparkContext._gateway.proc.send_signal(signal.SIGKILL)
+SparkContext._gateway.proc.wait()
+try:
+    session.range(3).count()
+except Exception as error:
+    print(described(error))
+"""
+
+
+@pytest.mark.spark
+def test_a_jvm_that_is_gone(tmp_path: Path) -> None:
+    """Each later call says something else; what there is to know is that nobody answers."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLING, str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == (
+        "Spark's JVM was killed (SIGKILL), as a machine short of memory does it, and everything "
+        f"else failed with it; Spark's log is {tmp_path / '_spark.log'}; run again: what was begun "
+        "is finished then, nothing is lost or doubled\n"
+    ), done.stderr

@@ -31,7 +31,7 @@ TIMES = {
     **{"rows": (), "marked": ("_deleted_at",), "versions": ("_valid_from", "_valid_to")},
     **{"ended": ("_valid_from", "_valid_to", "_deleted_at"), "appended": ("_event_time",)},
 }
-CHANGES, BATCHES, PARTITIONS = 70, 4, 3
+CHANGES, BATCHES, PARTITIONS = 50, 3, 3
 Rows = list[tuple[Any, ...]]
 
 

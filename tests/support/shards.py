@@ -196,7 +196,9 @@ class Shards:
             **{"pos": 10 + pos, "row": 0, "gtid": None},
         }
         value = {"before": before, "after": after, "op": _OPS[logged.op], "source": source}
-        return json.dumps(value, ensure_ascii=False)
+        # By it keys that are exchanged are told from a row that is put in the place of another.
+        transaction = {"id": f"tx{logged.transaction}", "total_order": logged.number}
+        return json.dumps({**value, "transaction": transaction}, ensure_ascii=False)
 
     def rows_at(self, mode: str, until: int) -> Iterator[tuple[ShardVersion, int | None]]:
         """What a target kept in `mode` holds after change `until`: versions, or of each row the

@@ -58,8 +58,8 @@ def one_owner(
 ) -> str:
     """For a key that several source tables have, only the rows (`together`) of one of them: the one
     from which the `target` has the key or, if it has none or there is no target, the one that
-    brought it first. A row that is only marked as deleted gives way to any other; if all are marked,
-    it is the target's or, if that has none, the one that was marked last."""
+    brought it first. A row that is only marked as deleted gives way to any other; if all are
+    marked, it is the target's or, if that has none, the one that was marked last."""
     places = slots(columns)
     listed = ", ".join([*places.values(), *added])
     by_key = f"PARTITION BY {', '.join(f's.{places[key]}' for key in keys)}"

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 
 from ingest.errors import IngestError
+from pipelines.platform.java import jvm_process
 
 _NO_SPACE = "No space left on device"
 _CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+(?:: .*)?)$", re.MULTILINE)
@@ -28,7 +29,7 @@ def described(error: BaseException) -> str:
         return _FULL
     if isinstance(error, IngestError):
         return str(error)
-    if (ended := _jvm_ended()) is not None and _of_connection(error):
+    if _of_connection(error) and (ended := _jvm_ended()) is not None:
         return (
             f"Spark's JVM {ended} and everything else failed with it{log_hint()}; run again: "
             "what was begun is finished then, nothing is lost or doubled"
@@ -73,8 +74,7 @@ def log_hint(error: BaseException | None = None) -> str:
 def _jvm_ended() -> str | None:
     """How the JVM that this process started came to its end; None while it runs, and if there is
     none."""
-    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    process = getattr(getattr(context, "_gateway", None), "proc", None)
+    process = jvm_process()
     code = process.poll() if process is not None else None
     if code is None:
         return None
@@ -87,7 +87,8 @@ def _jvm_ended() -> str | None:
 
 def _of_connection(error: BaseException) -> bool:
     """Whether an error may be that nobody answers any more."""
-    return isinstance(error, OSError | EOFError) or type(error).__module__.startswith("py4j.")
+    lost = isinstance(error, ConnectionError | EOFError)
+    return lost or type(error).__module__.startswith("py4j.")
 
 
 def _traces(error: BaseException) -> Iterator[str]:

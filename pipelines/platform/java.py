@@ -1,4 +1,5 @@
-"""Which Java runs the local Spark: `JAVA_HOME` where it is set, else PATH, else /usr/lib/jvm.
+"""Which Java runs the local Spark: `JAVA_HOME` where it is set, else PATH, else /usr/lib/jvm; and
+the process in which it does.
 
 `python -m pipelines.platform.java` prints the home that fits, or one sentence and exit code 2; it
 needs nothing but the standard library.
@@ -51,6 +52,13 @@ def find_java() -> Path:
         f"Spark needs Java 17 or 21, found: {found_text}. Install openjdk-17-jre-headless"
         " (or another such Java and set JAVA_HOME)."
     )
+
+
+def jvm_process() -> subprocess.Popen[bytes] | None:
+    """The process of Spark's JVM, if this process started it."""
+    spark = sys.modules.get("pyspark.core.context")
+    gateway = spark.SparkContext._gateway if spark is not None else None
+    return getattr(gateway, "proc", None)
 
 
 def describe(home: Path) -> str | None:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -37,6 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ingest.errors import LeaseHeld, LeaseLost, PlatformError
 from ingest.sql.tables import leases as texts
 from pipelines.platform.failures import mentions
+from pipelines.platform.java import jvm_process
 
 if TYPE_CHECKING:
     from pipelines.platform.warehouse import Warehouse
@@ -71,7 +71,9 @@ class Holder(NamedTuple):
         """This process, now."""
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         pid = os.getpid()
-        processes = {str(of): _started(of) or "" for of in (pid, *_jvm())}
+        jvm = jvm_process()
+        together = (pid,) if jvm is None else (pid, jvm.pid)
+        processes = {str(of): _started(of) or "" for of in together}
         return cls(socket.gethostname(), pid, now, _machine(), processes)
 
     @property
@@ -459,14 +461,6 @@ def _machine() -> str:
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
-
-
-def _jvm() -> tuple[int, ...]:
-    """The process of Spark's JVM, if it is a child of this process."""
-    spark = sys.modules.get("pyspark.core.context")
-    gateway = spark.SparkContext._gateway if spark is not None else None
-    process = getattr(gateway, "proc", None)
-    return (process.pid,) if process is not None else ()
 
 
 def _started(pid: int) -> str | None:

@@ -41,9 +41,11 @@ def lost(events: str, held: str, *, voided: str) -> str:
     """For each key that a row of another source table holds (`held`: the `key` of such rows): the
     newest event that fits, if it leaves a row under that key. `voided`: SQL that is true for an
     event if a truncate has taken what it brought."""
+    each = f"struct({origin()}, image) AS e"
     return query(
         events=events,
-        **newest_of_keys(voided=voided),
+        **touched_keys(each, voided=voided),
+        newest="SELECT key, max_by(struct(e, leaves), pos) AS n FROM touched GROUP BY key",
         left="SELECT key, n.e AS e FROM newest WHERE n.leaves",
         held=held,
         lost=f"SELECT {origin('n.e')}, {CONFLICT}, {NO_MISFITS} AS misfits, n.e.image, "
@@ -51,16 +53,15 @@ def lost(events: str, held: str, *, voided: str) -> str:
     )
 
 
-def newest_of_keys(*, voided: str) -> dict[str, str]:
-    """Relations for a query that has `events`. The last of them, `newest`, has for each `key` the
-    newest event that fits: in `n.e` its delivery and image, in `n.leaves` whether it leaves a row
-    under that key, and `n.pos`. `voided`: see `lost`."""
-    each = f"struct({origin()}, image) AS e, pos"
+def touched_keys(*columns: str, voided: str) -> dict[str, str]:
+    """Relations for a query that has `events`. The last of them, `touched`, has each `key` that an
+    event which fits gives its row or takes from it, with the event's `pos` and `columns`, and
+    whether it `leaves` a row under that key. `voided`: see `lost`."""
+    each = ", ".join(("pos", *columns))
     return {
         "fitting": "SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
         "touched": f"SELECT key, {each}, op <> 'delete' AND NOT ({voided}) AS leaves FROM fitting "
         f"UNION ALL SELECT key_before, {each}, false FROM fitting WHERE key_before <> key",
-        "newest": "SELECT key, max_by(struct(e, leaves, pos), pos) AS n FROM touched GROUP BY key",
     }
 
 

@@ -6,7 +6,7 @@ from ingest.sql.delivery import same
 from ingest.sql.projection import NAMES_OLD_KEY
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text
-from ingest.sql.rejects.left_out import newest_of_keys
+from ingest.sql.rejects.left_out import touched_keys
 from ingest.sql.rejects.reasons import ORIGIN
 
 
@@ -101,18 +101,20 @@ def free_keys(events: str, claimed: str, *, held: str, voided: str, soft: bool) 
     row that has it may have ended before. `voided`: SQL that is true for an event if a truncate has
     taken what it brought.
     """
-    contested = "coalesce(l.n.leaves, true)"
+    contested = "coalesce(l.leaves, true)"
     if soft:
-        contested = f"({contested} OR o._pos < l.n.pos)"
+        contested = f"({contested} OR o._pos < l.pos)"
     return query(
         events=events,
-        **newest_of_keys(voided=voided),
         claims=claimed,
+        waiting="SELECT e.key, bool_or(size(e.misfits) = 0) AS fits FROM events e "
+        f"JOIN claims r ON {same('e', 'r')} WHERE e.key IS NOT NULL GROUP BY e.key",
+        **touched_keys(voided=voided),
+        newest="SELECT t.key, max_by(leaves, pos) AS leaves, max(pos) AS pos FROM touched t "
+        "LEFT SEMI JOIN waiting w ON w.key = t.key GROUP BY t.key",
         held=held,
-        free="SELECT e.key, bool_or(size(e.misfits) = 0) AS fits "
-        f"FROM events e JOIN claims r ON {same('e', 'r')} LEFT JOIN newest l ON l.key = e.key "
-        f"LEFT ANTI JOIN held o ON o.key = e.key AND {contested} "
-        "WHERE e.key IS NOT NULL GROUP BY e.key",
+        free="SELECT w.key, w.fits FROM waiting w LEFT JOIN newest l ON l.key = w.key "
+        f"LEFT ANTI JOIN held o ON o.key = w.key AND {contested}",
     )
 
 

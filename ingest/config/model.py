@@ -7,6 +7,7 @@ that a wrong type never hides another mistake.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Self
 
@@ -22,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+_SHELL_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)(?=/|\Z)")
 Broken = tuple[tuple[str | int, ...], str]
 """A broken rule: the place of what is to blame inside the part, and the sentence."""
 
@@ -114,6 +116,13 @@ def path_text(text: str) -> str:
         raise ValueError(
             f"expected a path, got `{text}`: `~` is no home folder here; write the path in full, "
             f"or ./{text} for a name that begins with it"
+        )
+    variable = _SHELL_VARIABLE.match(text)
+    if variable:
+        name = variable[1]
+        raise ValueError(
+            f"expected a path, got `{text}`: `${name}` is not replaced; write ${{{name}}}, or "
+            f"./{text} for a name that begins with it"
         )
     if "\0" in text or not text.strip():
         raise ValueError("expected a path, got a text that is none")

@@ -196,6 +196,10 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
             )
     if shard.lower() in keys:
         yield ("shard_column",), f"`{shard}` is part of the key anyway; take it out of keys", "keys"
+    ordering = texts(one_or_more(options.get("sequence_by")))
+    if shard.lower() in {name.lower() for _, name in ordering}:
+        text = f"`{shard}` is the shard_column, which orders nothing; name columns of the source"
+        yield ("sequence_by",), text, "shard_column"
     if shard.lower() in declared:
         yield (
             ("shard_column",),

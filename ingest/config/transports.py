@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ingest.addresses import host_and_port
 from ingest.config.cadence import Duration
+from ingest.config.kafka_options import broken_options, full_name
 from ingest.config.mistakes import nearest, shown
 from ingest.config.model import (
     Broken,
@@ -24,24 +25,12 @@ from ingest.config.model import (
     texts,
 )
 
-# Spark sets these itself and refuses a query that gives them (Spark, Structured Streaming + Kafka
-# Integration Guide, "Kafka Specific Configurations").
-SET_BY_SPARK = {
-    "kafka.auto.offset.reset": "starting_offsets says where to begin",
-    "kafka.bootstrap.servers": "bootstrap_servers stands one level up",
-    "kafka.enable.auto.commit": "progress lives in the checkpoint",
-    "kafka.interceptor.classes": "Spark refuses it",
-    "kafka.key.deserializer": "keys are always read as bytes",
-    "kafka.value.deserializer": "values are always read as bytes",
-}
 Item = TypeVar("Item")
 Listed = Annotated[tuple[Item, ...], AfterValidator(each_once), AfterValidator(some)]
 """Names at a broker, which tells them apart by case."""
 _KAFKA_TOPIC = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _ROCKETMQ_TOPIC = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
 _QUEUE_BYTES = 255
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_CLIENT_OPTION = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 
 def _servers(text: str) -> str:
@@ -149,11 +138,7 @@ def _regex(text: str) -> str:
 
 def _client_options(given: Mapping[str, str]) -> Mapping[str, str]:
     """Kafka client options under their full names `kafka.…`."""
-    return {_full(key): value for key, value in given.items()}
-
-
-def _full(option: str) -> str:
-    return option if option.startswith("kafka.") else f"kafka.{option}"
+    return {full_name(key): value for key, value in given.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -165,12 +150,6 @@ def _plain(value: Any) -> Any:
 ClientOptions = Annotated[
     Mapping[str, Annotated[str, BeforeValidator(_plain)]], AfterValidator(_client_options)
 ]
-
-
-def _unknown_protocol(option: str, given: Any) -> Iterator[Broken]:
-    if isinstance(given, str) and given.upper() not in _PROTOCOLS:
-        said = f"expected {listed(_PROTOCOLS)}, got {shown(given)}{nearest(given, _PROTOCOLS)}"
-        yield ("options", option), said
 
 
 class Kafka(ConfigModel):
@@ -203,15 +182,8 @@ class Kafka(ConfigModel):
             yield from _offsets_of_others(_json_value(text), read, "topics")
         options = given.get("options")
         options = options if isinstance(options, dict) else {}
-        for option in options:
-            if _full(option) in SET_BY_SPARK:
-                yield ("options", option), f"cannot be set: {SET_BY_SPARK[_full(option)]}"
-            elif not _CLIENT_OPTION.fullmatch(_full(option)):
-                yield ("options", option), "expected a Kafka client option like security.protocol"
-            elif _full(option) != option and _full(option) in options:
-                yield ("options", option), "is given with and without the prefix kafka."
-            elif _full(option) == "kafka.security.protocol":
-                yield from _unknown_protocol(option, options[option])
+        for place, said in broken_options(options):
+            yield ("options", *place), said
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -221,7 +193,7 @@ class Kafka(ConfigModel):
     @property
     def by_token(self) -> bool:
         """Whether the login is by OAUTHBEARER."""
-        full = {_full(option): value for option, value in self.options.items()}
+        full = {full_name(option): value for option, value in self.options.items()}
         return full.get("kafka.sasl.mechanism", "").upper() == "OAUTHBEARER"
 
 

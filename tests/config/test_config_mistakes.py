@@ -152,6 +152,12 @@ SOURCE_MISTAKES = [
         2,
         "`files.path`: expected a path, got `~/in/*.jsonl`: `~` is no home folder here",
     ),
+    (
+        "name: shop\nfiles: {path: $HOME/in/*.jsonl}\n",
+        2,
+        "`files.path`: expected a path, got `$HOME/in/*.jsonl`: `$HOME` is not replaced; write "
+        "${HOME}, or ./$HOME/in/*.jsonl for a name that begins with it",
+    ),
     ('name: shop\nfiles: {path: "in\\0"}\n', 2, "expected a path, got a text that is none"),
     ("name: shop\nfiles: {path: ' '}\n", 2, "expected a path, got a text that is none"),
     (f"name: {'x' * 201}\nfiles: {{path: x}}\n", 1, "`name`: expected at most 200 characters, got"),
@@ -208,6 +214,17 @@ KAFKA_MISTAKES = [
         KAFKA + "  topics: [t]\n  options: {security.protocol: sasl-ssl}\n",
         5,
         "expected PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, got `sasl-ssl`; nearest: SASL_SSL",
+    ),
+    (
+        KAFKA + "  topics: [t]\n  options: {kafka.max.poll.recrods: 5}\n",
+        5,
+        "`kafka.options.kafka.max.poll.recrods`: is no option of Kafka's Java client; nearest: "
+        "max.poll.records",
+    ),
+    (
+        KAFKA + "  topics: [t]\n  options: {sasl.password: s3cret}\n",
+        5,
+        "is an option of librdkafka; Kafka's Java client has sasl.jaas.config",
     ),
     (
         "name: shop\nkafka:\n  topics: [t]\n  bootstrap_servers: h:1,other\n",
@@ -404,6 +421,16 @@ TABLES_MISTAKES = [
     ),
     (TABLES + "    keys: [id, s]\n    shard_column: s\n", 5, "`s` is part of the key anyway"),
     (TABLES + "    columns: {s: int}\n    shard_column: s\n", 5, "`s` is a column of the source"),
+    (
+        TABLES + "    shard_column: s\n    sequence_by: S\n",
+        5,
+        "`tables[0].sequence_by`: `s` is the shard_column, which orders nothing",
+    ),
+    (
+        TABLES + "    sequence_by: [v, s]\n    shard_column: s\n",
+        4,
+        "`tables[0].sequence_by`: `s` is the shard_column, which orders nothing",
+    ),
     (TABLES + "    shard_column: _source\n", 4, "`_source` is a column that gold adds"),
     (
         "source: shop\ndefaults:\n  exclude: [id]\n"

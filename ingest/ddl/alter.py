@@ -321,10 +321,11 @@ def _leave(reader: TokenReader, first: int) -> None:
 
 
 def _add(reader: TokenReader, table: TableName) -> list[Clause]:
+    if_not_exists = False
     if _at_column_group(reader):
         return passed_over(reader, table)
     if reader.accept("COLUMN") or (reader.at("COLUMNS", "(") and reader.accept("COLUMNS")):
-        reader.accept("IF", "NOT", "EXISTS")
+        if_not_exists = reader.accept("IF", "NOT", "EXISTS")
         single = not reader.at("(")
         if single:
             elements = [read_column(reader, strict=True)]
@@ -346,12 +347,16 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
     elif reader.at("DEFAULT") and reader.dialect == "tsql":
         return _default_for(reader, table)
     else:
-        reader.accept("IF", "NOT", "EXISTS")
+        if_not_exists = reader.accept("IF", "NOT", "EXISTS")
         elements = [read_element(reader, strict=True)]
     if reader.dialect == "oracle" and reader.at_any(_STORED):
         reader.skip()
     implicit = reader.dialect == "mysql"
-    return [clause for element in elements for clause in _added(element, table, implicit=implicit)]
+    added = [clause for element in elements for clause in _added(element, table, implicit=implicit)]
+    return [
+        replace(clause, if_not_exists=if_not_exists and clause.kind == "add_column")
+        for clause in added
+    ]
 
 
 def _at_partition(reader: TokenReader) -> bool:

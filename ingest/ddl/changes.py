@@ -27,11 +27,12 @@ class _Change(msgspec.Struct, frozen=True, tag_field="change", tag=True, omit_de
 
 class AddColumn(_Change, frozen=True):
     """`type` is a Spark type, None if it is not given; `default` the literal DEFAULT as canonical
-    text."""
+    text; `if_not_exists`: a column of the name that was there stayed as it was."""
 
     name: str
     type: str | None = None
     default: str | None = None
+    if_not_exists: bool = False
 
 
 class DropColumn(_Change, frozen=True):
@@ -93,7 +94,7 @@ def schema_changes(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple
         name = clause.column.name if clause.column else ""
         type_ = types.get(name.lower(), clause.column.type if clause.column else None)
         if clause.kind == "add_column" and clause.column is not None:
-            found.append(AddColumn(name, type_, clause.column.default))
+            found.append(AddColumn(name, type_, clause.column.default, clause.if_not_exists))
         elif clause.kind == "drop_column":
             found.append(DropColumn(name))
         elif clause.kind == "rename_column" and clause.new_name is not None:
@@ -221,9 +222,16 @@ class Default(NamedTuple):
 
 def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
     """Those of the changes that tell how events are read, in order; each comes with its place and
-    whether it is hidden."""
-    found = []
-    for pos, change, hidden in placed:
+    whether it is hidden. A column that was to be added if it did not exist, and had been brought
+    before, is not among them."""
+    found: list[LineageEntry] = []
+    there: set[str | None] = set()
+    for pos, change, hidden in sorted(placed, key=lambda entry: entry[0]):
+        if isinstance(change, AddColumn) and change.if_not_exists and brings(change) in there:
+            continue
+        if isinstance(change, RecreateTable):
+            there = set()
+        there = (there - {frees(change)}) | {brings(change)}
         match change:
             case (
                 AlterColumnType(in_place=True)
@@ -237,7 +245,7 @@ def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
                 found.append(LineageEntry(pos, change, hidden))
             case _:
                 assert_never(change)
-    return tuple(sorted(found, key=lambda entry: entry.pos))
+    return tuple(found)
 
 
 def reaches(

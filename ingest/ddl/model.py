@@ -54,6 +54,7 @@ class Clause:
     `new_table` of a renamed table; `columns` and `keys` of a created table; `keys` of a changed
     key. `using` is what the source computed a column's present values by: the conversion that
     PostgreSQL was told to apply, where it is not a plain cast, or a generated column's expression.
+    `if_not_exists` of an added column: if the table had it already, nothing happened.
     """
 
     kind: Kind
@@ -64,6 +65,7 @@ class Clause:
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     using: str | None = None
+    if_not_exists: bool = False
 
     @property
     def risk(self) -> Risk:

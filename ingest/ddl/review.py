@@ -101,7 +101,8 @@ def review(
 
     `columns` maps the gold table's columns to Spark types;
     `source_types` maps columns to the source types known before, which tells a shorter VARCHAR
-    from a longer one; `declared`, `exclude` and `keys` are the table's own in the configuration;
+    from a longer one, and a column that IF NOT EXISTS adds from one that it leaves;
+    `declared`, `exclude` and `keys` are the table's own in the configuration;
     `dialect` is that of the statement; `later` are the changes in force from behind it, by which
     its columns may be called otherwise today.
     Clauses of other tables than the statement's first stand with their class and nothing proposed.
@@ -127,6 +128,13 @@ def review(
     )
 
 
+def changes_nothing(clause: Clause, known: Collection[str]) -> bool:
+    """Whether a column was to be added if it did not exist, and is among the source's known columns
+    (lower case)."""
+    column = clause.column
+    return clause.if_not_exists and column is not None and column.name.lower() in known
+
+
 def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
     judge = _JUDGES.get(clause.kind)
     column = clause.column
@@ -146,6 +154,9 @@ def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
 def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     type_, name = picture.gold_type(column), picture.today(column.name)
     note: str | None
+    if changes_nothing(clause, picture.source_types):
+        note = f"the source has {column.name} already, and IF NOT EXISTS leaves it as it is"
+        return Outcome(clause=clause, risk="none", note=note)
     if name is None:
         note = f"{column.name} is gone since"
         return Outcome(clause=clause, risk="additive", note=note)

@@ -112,6 +112,8 @@ def _types(entries: Iterable[Entry]) -> dict[str, str]:
     types: dict[str, str] = {}
     for effect in _effects(entries):
         match effect:
+            case AddColumn(name, if_not_exists=True) if name.lower() in types:
+                pass
             case AlterColumnType(name, type_) | AddColumn(name, str(type_)):
                 types[name.lower()] = type_
             case RenameColumn(old, new) if old.lower() in types:

@@ -33,7 +33,7 @@ from ingest.ddl.changes import (
     schema_changes,
 )
 from ingest.ddl.model import Statement
-from ingest.ddl.review import Review, review
+from ingest.ddl.review import Review, changes_nothing, review
 from ingest.ddl.risks import Risk
 from ingest.ddl.widening import canonical_type, widens
 from ingest.names import declared_for, lowered
@@ -59,7 +59,8 @@ def reviewed(ledger: Ledger, entry: Entry, route: Route) -> Entry:
     known = _Known(route.columns, columns, keys, hidden, later)
     outcome = _review(entry, statement, known, types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
-    stated = schema_changes(statement.clauses, declared)
+    done = [clause for clause in statement.clauses if not changes_nothing(clause, types)]
+    stated = schema_changes(done, declared)
     effects = effects_on(stated, columns, keys, exclude=hidden, later=later)
     stated_on_target = replace(entry, target=route.target, effects=effects)
     proposed = _on_target(ledger, stated_on_target, outcome.proposed, columns=columns)
@@ -122,8 +123,8 @@ def _declared_otherwise(
 def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChange, ...]:
     """What a review of the entry proposes for its target's columns as they are now.
 
-    Silver is not asked for the source's own types: they say how large a risk is, but change nothing
-    in the proposal.
+    Silver is asked for the source's own types only where a column is added if it does not exist:
+    otherwise they say how large a risk is, but change nothing in the proposal.
     """
     columns = columns_of(ledger.warehouse, route.target) or {}
     keys = keys_of(ledger.warehouse, route.target) or route.keys or ()
@@ -132,7 +133,10 @@ def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChan
         proposed = of_data(entry, route, columns, keys=keys, later=later).proposed
     else:
         known = _Known(route.columns, columns, keys, _excluded_at(ledger, entry), later)
-        proposed = _review(entry, _statement(ledger, entry, columns), known).proposed
+        statement = _statement(ledger, entry, columns)
+        guarded = any(clause.if_not_exists for clause in statement.clauses)
+        types = _source_types(ledger, entry, statement) if guarded else None
+        proposed = _review(entry, statement, known, types=types).proposed
     return _on_target(ledger, entry, proposed, columns=columns)
 
 
@@ -207,27 +211,38 @@ def _excluded_at(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[str, str]:
-    """The source types that the columns modified by the statement had before it, from messages and
-    statements before it."""
+    """The source types that the columns modified by the statement, or added if they do not exist,
+    had before it, from messages and statements before it."""
     names = {
         clause.column.name.lower()
         for clause in statement.clauses
         if clause.kind in ("modify_column", "add_column") and clause.column is not None
     }
-    modified = any(clause.kind == "modify_column" for clause in statement.clauses)
-    if not modified or entry.pos is None:
+    asked = any(c.kind == "modify_column" or c.if_not_exists for c in statement.clauses)
+    if not asked or entry.pos is None:
         return {}
     since, types = types_before(ledger.warehouse, entry)
     earlier = [
         other
         for other in ledger.of(entry.table)
         if other.statement and other.pos is not None and since <= other.pos < entry.pos
-        if any(source_name(name) in other.statement.lower() for name in names)
+        if any(source_name(name) in other.statement.lower() for name in names) or other.recreates
     ]
     for other in sorted(earlier, key=lambda other: other.place):
-        read = typed_columns(ledger.statement(other))
-        types |= {name.lower(): type_ for name, type_ in read}
+        types = _types_after(ledger.statement(other), {} if other.recreates else types)
     return {name: type_ for name, type_ in types.items() if name in names}
+
+
+def _types_after(statement: Statement, before: Mapping[str, str]) -> dict[str, str]:
+    """The source types that columns, in lower case, have after a statement."""
+    types = dict(before)
+    for change in schema_changes(statement.clauses, {}):
+        if isinstance(change, RenameColumn) and change.old.lower() in types:
+            types[change.new.lower()] = types[change.old.lower()]
+        types.pop(frees(change) or "", None)
+    done = tuple(clause for clause in statement.clauses if not changes_nothing(clause, types))
+    given = typed_columns(replace(statement, clauses=done))
+    return types | {name.lower(): type_ for name, type_ in given}
 
 
 def _as_stored(

@@ -39,6 +39,9 @@ def read_cases(folder: str) -> list[Any]:
     ]
 
 
+_PLAINLY_ADDED = ("if_not_exists", False)
+
+
 def plain(thing: Any) -> Any:
     """A record as the YAML writes it: nothing that is not said."""
     if isinstance(thing, TableName):
@@ -47,7 +50,8 @@ def plain(thing: Any) -> Any:
         return [plain(part) for part in thing]
     if isinstance(thing, Clause | Column):
         said = {field.name: getattr(thing, field.name) for field in fields(thing)}
-        return {name: plain(value) for name, value in said.items() if value not in (None, ())}
+        usual = {name: plain(value) for name, value in said.items() if value not in (None, ())}
+        return {name: value for name, value in usual.items() if (name, value) != _PLAINLY_ADDED}
     return thing
 
 

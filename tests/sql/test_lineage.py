@@ -91,6 +91,10 @@ def test_changes_of_clauses() -> None:
         ("RENAME TABLE t TO u", (RenameTable(None, None, "u"),)),
         ("ALTER TABLE t COMMENT 'x'", ()),
         ("ALTER TABLE t ADD c timestamp DEFAULT now()", (AddColumn("c", "timestamp"),)),
+        (
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS c int, ADD d int",
+            (AddColumn("c", "int", if_not_exists=True), AddColumn("d", "int")),
+        ),
     ],
 )
 def test_changes_of_tables(sql: str, expected: tuple[SchemaChange, ...]) -> None:
@@ -148,6 +152,16 @@ def test_a_hidden_addition_does_not_bring_a_column_back() -> None:
 def test_renames_are_followed() -> None:
     assert renamed(["a", "c"], EDITS, ["c", "e"]) == ("e", "c")
     assert renamed(["a"], EDITS, ["a"]) == ("a",)
+
+
+def test_a_column_is_added_once_if_it_does_not_exist() -> None:
+    first, again = AddColumn("c", "int", "5"), AddColumn("C", "string", "7", if_not_exists=True)
+    told = [(at(2), first, False), (at(4), again, False)]
+    assert lineage(reversed(told)) == (LineageEntry(at(2), first),)
+    assert defaults(lineage(told)) == [Default("c", "5", at(2))]
+    for gone in (DropColumn("c"), RenameColumn("C", "d"), RecreateTable()):
+        kept = lineage([*told, (at(3), gone, False)])
+        assert kept[-1] == LineageEntry(at(4), again)
 
 
 def test_retyped_columns() -> None:

@@ -471,6 +471,8 @@ _WRITTEN_ANEW = set(
     int8multirange nummultirange tsmultirange tstzmultirange datemultirange
     """.split()
 )
+_SAME_ANEW = {"jsonb": {"{}", "[]", '""', "null", "true", "false"}}
+"""Values that PostgreSQL writes as they were given, where it writes most anew."""
 _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
 _BITS_MOST = 64
 """Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
@@ -589,8 +591,8 @@ def _only_source_reads(literal: Token, source_type: str, dialect: str) -> bool:
     read, text = parse_type(source_type), literal.text
     if dialect == "postgres" and (read.name.startswith("interval") or read.name in _WRITTEN_ANEW):
         return True
-    if dialect == "postgres" and read.name.endswith("]"):
-        return text != "{}"
+    if dialect == "postgres" and (read.name.endswith("]") or read.name == "jsonb"):
+        return text not in _SAME_ANEW.get(read.name, {"{}"})
     if dialect == "mysql" and read.name == "bit" and literal.kind == "string":
         return bits_type(read) != "boolean"
     if read.name == "smalldatetime":

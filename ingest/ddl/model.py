@@ -54,7 +54,8 @@ class Clause:
     `new_table` of a renamed table; `columns` and `keys` of a created table; `keys` of a changed
     key. `using` is what the source computed a column's present values by: the conversion that
     PostgreSQL was told to apply, where it is not a plain cast, or a generated column's expression.
-    `if_not_exists` of an added column: if the table had it already, nothing happened.
+    `if_not_exists` of a created table or an added column: if it was there already, nothing
+    happened.
     """
 
     kind: Kind

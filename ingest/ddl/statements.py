@@ -262,7 +262,7 @@ def _create(reader: TokenReader) -> list[Clause]:
 
 
 def _created(reader: TokenReader) -> Clause:
-    reader.accept("IF", "NOT", "EXISTS")
+    if_not_exists = reader.accept("IF", "NOT", "EXISTS")
     table = reader.table()
     elements: list[Element] = []
     first = reader.index
@@ -273,7 +273,9 @@ def _created(reader: TokenReader) -> Clause:
             reader.index = first  # a table whose columns are not known
     columns = tuple(element.column for element in elements if element.column is not None)
     keys = next((element.keys for element in elements if element.keys), ())
-    return Clause(kind="create_table", table=table, columns=columns, keys=keys)
+    return Clause(
+        kind="create_table", table=table, columns=columns, keys=keys, if_not_exists=if_not_exists
+    )
 
 
 def _indexed(reader: TokenReader, kind: Kind) -> Clause:

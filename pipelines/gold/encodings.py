@@ -21,7 +21,7 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable, declared_for, label_of
 from ingest.position import Pos, highest
 from ingest.values.source_types import DECIMALS, parse_type
-from pipelines.ledger.statements import typed_columns
+from pipelines.ledger.statements import given_types, types_after
 from pipelines.silver.pending import BatchStats, ColumnValues
 
 _FORMAT = "debezium"
@@ -72,9 +72,11 @@ def _stated_types(
 ) -> dict[str, list[tuple[Pos, str]]]:
     """The types that statements give each column, in lower case, in order of position."""
     stated: dict[str, list[tuple[Pos, str]]] = {}
+    types: dict[str, str] = {}
     for pos, statement in sorted(statements, key=lambda found: found[0]):
-        for name, type_ in typed_columns(statement):
+        for name, type_ in given_types(statement, types):
             stated.setdefault(name.lower(), []).append((pos, type_))
+        types = types_after(statement, types)
     return stated
 
 

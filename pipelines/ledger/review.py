@@ -41,7 +41,7 @@ from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
 from pipelines.ledger.entries import POLICY, Entry, changes_behind, naming_of
 from pipelines.ledger.shared_columns import without_others
-from pipelines.ledger.statements import typed_columns, types_before
+from pipelines.ledger.statements import types_after, types_before
 from pipelines.ledger.store import Ledger
 from pipelines.targets.table import columns_of, keys_of
 
@@ -134,7 +134,7 @@ def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChan
     else:
         known = _Known(route.columns, columns, keys, _excluded_at(ledger, entry), later)
         statement = _statement(ledger, entry, columns)
-        guarded = any(clause.if_not_exists for clause in statement.clauses)
+        guarded = any(c.column and c.if_not_exists for c in statement.clauses)
         types = _source_types(ledger, entry, statement) if guarded else None
         proposed = _review(entry, statement, known, types=types).proposed
     return _on_target(ledger, entry, proposed, columns=columns)
@@ -218,7 +218,9 @@ def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[st
         for clause in statement.clauses
         if clause.kind in ("modify_column", "add_column") and clause.column is not None
     }
-    asked = any(c.kind == "modify_column" or c.if_not_exists for c in statement.clauses)
+    asked = any(
+        c.kind == "modify_column" or (c.column and c.if_not_exists) for c in statement.clauses
+    )
     if not asked or entry.pos is None:
         return {}
     since, types = types_before(ledger.warehouse, entry)
@@ -229,20 +231,8 @@ def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[st
         if any(source_name(name) in other.statement.lower() for name in names) or other.recreates
     ]
     for other in sorted(earlier, key=lambda other: other.place):
-        types = _types_after(ledger.statement(other), {} if other.recreates else types)
+        types = types_after(ledger.statement(other), {} if other.recreates else types)
     return {name: type_ for name, type_ in types.items() if name in names}
-
-
-def _types_after(statement: Statement, before: Mapping[str, str]) -> dict[str, str]:
-    """The source types that columns, in lower case, have after a statement."""
-    types = dict(before)
-    for change in schema_changes(statement.clauses, {}):
-        if isinstance(change, RenameColumn) and change.old.lower() in types:
-            types[change.new.lower()] = types[change.old.lower()]
-        types.pop(frees(change) or "", None)
-    done = tuple(clause for clause in statement.clauses if not changes_nothing(clause, types))
-    given = typed_columns(replace(statement, clauses=done))
-    return types | {name.lower(): type_ for name, type_ in given}
 
 
 def _as_stored(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -10,9 +10,17 @@ from typing import Any
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl import parse
-from ingest.ddl.changes import AddColumn, DropColumn, RenameColumn, schema_changes
+from ingest.ddl.changes import (
+    AddColumn,
+    DropColumn,
+    FreezeTable,
+    RenameColumn,
+    frees,
+    schema_changes,
+)
 from ingest.ddl.dialect import guess_dialect
 from ingest.ddl.model import Clause, Statement, TableName
+from ingest.ddl.review import changes_nothing
 from ingest.ddl.risks import Kind
 from ingest.ddl.secrets import masked
 from ingest.decode.spec import scheme
@@ -107,9 +115,25 @@ def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) ->
     ]
 
 
-def typed_columns(read: Statement) -> Iterator[tuple[str, str]]:
-    """The columns to which a statement gives a type, each with the type as written."""
+def types_after(read: Statement, before: Mapping[str, str]) -> dict[str, str]:
+    """The source types that columns, in lower case, have after a statement."""
+    types = dict(before)
+    for change in schema_changes(read.clauses, {}):
+        if isinstance(change, FreezeTable):
+            types = {}
+        if isinstance(change, RenameColumn) and change.old.lower() in types:
+            types[change.new.lower()] = types[change.old.lower()]
+        types.pop(frees(change) or "", None)
+    return types | {name.lower(): type_ for name, type_ in given_types(read, types)}
+
+
+def given_types(read: Statement, before: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The columns to which a statement gives a type, each with the type as written. `before`: the
+    types that columns, in lower case, had: IF NOT EXISTS leaves what is there."""
     for clause in read.clauses:
+        created_before = clause.kind == "create_table" and clause.if_not_exists and before
+        if created_before or changes_nothing(clause, before):
+            continue
         for column in (*clause.columns, *([clause.column] if clause.column is not None else ())):
             if column.source_type is not None:
                 yield column.name, column.source_type

@@ -12,7 +12,7 @@ from ingest.limits import Limits
 from ingest.names import SourceTable
 from ingest.position import SNAPSHOT, STREAMED
 from pipelines.ledger.entries import Entry
-from pipelines.ledger.statements import _read, statement_of
+from pipelines.ledger.statements import _read, statement_of, types_after
 
 SHOP = Source.model_validate({"name": "shop", "format": "debezium", "files": {"path": "x"}})
 
@@ -85,3 +85,25 @@ def test_a_statement_of_many_tables_is_read_once(monkeypatch: pytest.MonkeyPatch
         [clause] = statement_of(entry, Limits(), [entry.table]).clauses
         assert (clause.kind, clause.table) == ("drop_table", TableName("shop", None, name))
     assert read == [text]
+
+
+def test_types_that_columns_have_after_statements() -> None:
+    types: dict[str, str] = {}
+    for statement, expected in (
+        ("CREATE TABLE IF NOT EXISTS t (id int, A varchar(9))", {"id": "int", "a": "varchar(9)"}),
+        ("ALTER TABLE t MODIFY a varchar(20)", {"id": "int", "a": "varchar(20)"}),
+        # As programs do when they start.
+        ("CREATE TABLE IF NOT EXISTS t (id int, A varchar(9))", {"id": "int", "a": "varchar(20)"}),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS A text", {"id": "int", "a": "varchar(20)"}),
+        ("ALTER TABLE t RENAME COLUMN a TO b", {"id": "int", "b": "varchar(20)"}),
+        (
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS a text, ADD COLUMN IF NOT EXISTS b text",
+            {"id": "int", "b": "varchar(20)", "a": "text"},
+        ),
+        ("ALTER TABLE t DROP COLUMN b", {"id": "int", "a": "text"}),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS b int", {"id": "int", "a": "text", "b": "int"}),
+        ("DROP TABLE t", {}),
+        ("CREATE TABLE IF NOT EXISTS t (id bigint)", {"id": "bigint"}),
+    ):
+        types = types_after(parse(statement), types)
+        assert types == expected, statement

@@ -291,6 +291,7 @@ def test_a_missing_broker_is_one_quick_sentence(tables: Warehouse) -> None:
     assert time.monotonic() < began + 10
 
 
+@pytest.mark.slow
 def test_what_is_no_broker_is_one_sentence(
     tables: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -332,6 +332,7 @@ def test_history_makes_the_same(finished: Finished) -> None:
     assert finished.laboratory.differing(REMADE) == {}
 
 
+@pytest.mark.slow
 def test_made_anew_beside_changes_that_wait(finished: Finished) -> None:
     """For a key that another source table's row holds (27)."""
     laboratory, name = finished.laboratory, "r27_shard_key_conflict_that_stays"

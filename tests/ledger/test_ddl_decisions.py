@@ -224,6 +224,7 @@ def dying(statements: Callable[..., list[str]], done: int) -> Callable[..., Iter
     return some
 
 
+@pytest.mark.slow
 def test_two_approvals_at_once(project: Project, spark: SparkSession) -> None:
     """The second waits, finds the change made and does nothing."""
     config = load(project.folder / "conf", environ={})

@@ -92,6 +92,7 @@ def test_a_table_goes_with_its_database(
     assert project.ingest("reconcile", "shop_tags").code == 0
 
 
+@pytest.mark.slow
 def test_a_target_stands_still_once_its_drop_is_approved_and_status_says_so(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

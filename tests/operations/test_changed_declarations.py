@@ -98,6 +98,7 @@ def test_rows_that_a_new_epoch_did_not_bring(project: Project) -> None:
     assert found["bill"] == (2, 1) and [old for _, old in found.values()] == [1, None]
 
 
+@pytest.mark.slow
 def test_a_rebuild_killed_before_it_reviewed_what_waits(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

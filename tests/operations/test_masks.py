@@ -210,6 +210,7 @@ def test_history_status_and_rejects_mask_too(projects: tuple[Project, Project]) 
     assert [text for text in (*CANARY, PEPPER) if text in everything] == []
 
 
+@pytest.mark.slow
 def test_another_mask_or_secret_parks_until_rebuilt(
     projects: tuple[Project, Project], monkeypatch: pytest.MonkeyPatch
 ) -> None:

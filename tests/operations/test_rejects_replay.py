@@ -130,6 +130,7 @@ class Killed(BaseException):
     """Ends the command as a kill would: nobody handles it."""
 
 
+@pytest.mark.slow
 def test_a_replay_that_was_killed_is_done_once(
     spark: SparkSession,
     tmp_path: Path,

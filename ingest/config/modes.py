@@ -45,8 +45,8 @@ _DECLARED: Mapping[ScdType, Mode] = {1: "scd1", 2: "scd2", "append": "append"}
 
 class TargetContract(NamedTuple):
     """What a target was made for, and remains: its mode, its key columns, its `sequence_by`, what
-    deletes and truncates do (None: not known, or nothing), and what stands in place of values, in
-    the words of `masks_of`."""
+    deletes and truncates do (None: not known, or nothing), what stands in place of values, in the
+    words of `masks_of`, and its `shard_column` (None: not known, or none)."""
 
     mode: Mode
     keys: tuple[str, ...]
@@ -54,14 +54,16 @@ class TargetContract(NamedTuple):
     deletes: str | None = None
     truncates: str | None = None
     masks: tuple[str, ...] = ()
+    shard: str | None = None
 
     @classmethod
     def by(cls, route: Route, mode: Mode, keys: tuple[str, ...]) -> TargetContract:
         """What the configuration asks for."""
-        masks = masks_of(route)
+        masks, shard = masks_of(route), route.shard_column
         if not KEEPING[mode].keyed:
-            return cls(mode, keys, (), masks=masks)
-        return cls(mode, keys, route.sequence_by or (), route.deletes, route.truncates, masks)
+            return cls(mode, keys, (), masks=masks, shard=shard)
+        sequence = route.sequence_by or ()
+        return cls(mode, keys, sequence, route.deletes, route.truncates, masks, shard)
 
     @property
     def keeps(self) -> Keeping:
@@ -75,11 +77,13 @@ class TargetContract(NamedTuple):
 
     def differs(self, other: TargetContract) -> bool:
         """Whether a target of this kind cannot be kept as one of the other kind. The key does not
-        count, since a schema change may give it another one."""
+        count, since a schema change may give it another one; the shard column, which is part of
+        it, does not either."""
+        mine, theirs = (made._replace(keys=(), shard=None) for made in (self, other))
         return any(
-            mine != theirs
-            for mine, theirs in zip(self._replace(keys=()), other._replace(keys=()), strict=True)
-            if mine is not None and theirs is not None
+            one != another
+            for one, another in zip(mine, theirs, strict=True)
+            if one is not None and another is not None
         )
 
     def __str__(self) -> str:

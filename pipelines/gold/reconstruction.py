@@ -259,9 +259,12 @@ def reconstruct(
     )
     of_target = [e for e in entries if first_names.get(e.table, e.table) in own]
     _check_encodings(warehouse, history.feeds if today else (), entries_of=of)
+    left = _shard_left(route, before) if today else set[str]()
     keys = _key(warehouse, route, history, today=today, before=before)
+    keys = tuple(name for name in keys if name.lower() not in left)
     contract = _contract(route, keys)
     columns = _columns(warehouse, route, history.feeds, entries=of_target, keys=keys, today=today)
+    columns = {name: type_ for name, type_ in columns.items() if name.lower() not in left}
     made = TargetTable(contract=contract, columns=columns)
     by_lower = {name.lower(): name for name in columns}
     shared = may_share_keys(route, contract.keeps, tables=len(own))
@@ -320,6 +323,13 @@ def _key(
     # A shard column that was declared since is part of the key from now on.
     shard = shard_of(route) if today and found else ()
     return (*found, *(name for name in shard if name.lower() not in lowered(found)))
+
+
+def _shard_left(route: Route, before: TargetContract | None) -> set[str]:
+    """The shard column, in lower case, with which the target was made and which the configuration
+    no longer names."""
+    made = before.shard if before is not None else None
+    return lowered([made] if made is not None else []) - lowered(shard_of(route))
 
 
 def _columns(

@@ -50,9 +50,24 @@ def _other_contract(route: Route, contract: TargetContract | None) -> str | None
     )
 
 
+def _other_shard(route: Route, contract: TargetContract | None) -> str | None:
+    """The sentence on a target that was made with a shard column which the configuration no longer
+    names."""
+    if contract is None or contract.shard is None:
+        return None
+    if contract.shard.lower() == (route.shard_column or "").lower():
+        return None
+    return (
+        f"expected the shard_column {contract.shard}, with which {route.target} was made, got "
+        f"{route.shard_column or 'none'}; `ingest rebuild {route.target} --yes` makes it so, or "
+        "set what it was made with"
+    )
+
+
 def made_otherwise(route: Route, contract: TargetContract | None) -> bool:
     """Whether the configuration wants the target otherwise than it was made."""
-    return other_masks(route, contract) is not None or _other_contract(route, contract) is not None
+    judges = (other_masks, _other_contract, _other_shard)
+    return any(judge(route, contract) is not None for judge in judges)
 
 
 def check_made_for(route: Route, contract: TargetContract | None) -> None:
@@ -60,5 +75,6 @@ def check_made_for(route: Route, contract: TargetContract | None) -> None:
     target would have to be of another kind."""
     if (masks := other_masks(route, contract)) is not None:
         raise OtherMasks(masks)
-    if (kind := _other_contract(route, contract)) is not None:
-        raise TableError(kind)
+    for judge in (_other_contract, _other_shard):
+        if (text := judge(route, contract)) is not None:
+            raise TableError(text)

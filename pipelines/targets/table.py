@@ -209,7 +209,7 @@ def _parts(contract: TargetContract) -> list[str]:
 def _contract_json(contract: TargetContract) -> str:
     # In hex, since Spark shows no property in which it finds the word secret or token.
     masks = json.dumps(contract.masks).encode().hex()
-    return json.dumps([contract.mode, contract.sequence, masks])
+    return json.dumps([contract.mode, contract.sequence, masks, contract.shard])
 
 
 def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
@@ -217,9 +217,12 @@ def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
     stored = _property(warehouse, target, _KEPT)
     if stored is None:
         return None
-    mode, sequence, masks_hex = json.loads(stored)
+    mode, sequence, masks_hex, *shard = json.loads(stored)
     masks = tuple(json.loads(bytes.fromhex(masks_hex)))
-    return TargetContract(mode, keys_of(warehouse, target), tuple(sequence), masks=masks)
+    keys = keys_of(warehouse, target)
+    # Tables made by earlier versions do not tell their shard column.
+    told = shard[0] if shard else None
+    return TargetContract(mode, keys, tuple(sequence), masks=masks, shard=told)
 
 
 def keep_horizons(

@@ -132,7 +132,7 @@ def _die(*_: object) -> None:
 
 
 @pytest.mark.slow
-def test_a_shard_column_declared_after_the_first_run(project: Project) -> None:
+def test_a_shard_column_that_comes_and_goes(project: Project) -> None:
     """The messages name the key; what they are from becomes a part of it when somebody says so."""
     project.write("conf/sources/shop.yml", "name: shop\nfiles: {path: 'landing/*.jsonl'}\n")
     entry = "source: shop\ntables: [{from: shop.a, target: a%s}]\n"
@@ -158,6 +158,23 @@ def test_a_shard_column_declared_after_the_first_run(project: Project) -> None:
     assert project.ingest("--json", "sql", query).records == [
         {"id": 1, "shard": "shop.a"},
         {"id": 2, "shard": "shop.a"},
+    ]
+    assert project.ingest("reconcile", "a").code == 0
+
+    project.write("conf/tables/shop.yml", entry % "")
+    project.land("3.jsonl", [canal("a", "INSERT", {**row, "id": "3"}, es=3, id_=3)])
+    answer = project.ingest("run")
+    assert answer.code == 1
+    assert (
+        "table a is parked: expected the shard_column shard, with which a was made, got none; "
+        "`ingest rebuild a --yes` makes it so, or set what it was made with" in answer.err
+    )
+    answer = project.ingest("rebuild", "a", "--yes")
+    assert answer.code == 0, answer.err
+    assert project.ingest("--json", "sql", "SELECT id FROM gold.a ORDER BY id").records == [
+        {"id": 1},
+        {"id": 2},
+        {"id": 3},
     ]
     assert project.ingest("reconcile", "a").code == 0
 

@@ -230,8 +230,9 @@ def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
         if isinstance(change, AddColumn) and change.if_not_exists and brings(change) in there:
             continue
         if isinstance(change, RecreateTable):
-            there = set()
-        there = (there - {frees(change)}) | {brings(change)}
+            there.clear()
+        there.discard(frees(change))
+        there.add(brings(change))
         match change:
             case (
                 AlterColumnType(in_place=True)

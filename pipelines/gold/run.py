@@ -286,7 +286,9 @@ def _coming(
     warehouse = ledger.warehouse
     with warehouse.shuffling():
         apart = applied_beyond(ledger, cursor)
-        pending = pending_changes(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
+        pending = pending_changes(
+            warehouse, ledger.source, cursor.batch, limit=limit, apart=apart, alone=True
+        )
         backlog = {**backlog, **newly_keyed(ledger, pending)}
         pending = with_backlog(ledger, pending, backlog, cursor=cursor)
     statements = coming_statements(ledger, pending)

@@ -15,6 +15,7 @@ from ingest.sql.pending import changes_of_batches
 from pipelines.apply import bounds
 from pipelines.gold.advance import TargetBatch
 from pipelines.platform.scratch import cached_view
+from pipelines.platform.session import planned
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, spanned
 
@@ -39,7 +40,7 @@ def staged_changes(
         return
     silver = warehouse.name("silver", "cdc")
     changes = changes_of_batches(silver, source=source, batches=spanned(new))
-    with cached_view(warehouse.session.sql(changes)) as staged:
+    with cached_view(planned(warehouse.session.sql(changes))) as staged:
         yield {
             name: replace(batch, staged=staged) if name in even else batch
             for name, batch in batches.items()

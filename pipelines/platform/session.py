@@ -52,6 +52,10 @@ SOURCE_SET_DOWN = {"spark.databricks.delta.merge.materializeSource": "all"}
 SUBSTITUTION = "spark.sql.variable.substitute"
 """Whether Spark replaces `${…}` in statements before it reads them: by settings, by properties of
 the JVM, or by environment variables of the driver."""
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _REPLACED = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
 """What Spark then takes for a variable."""
 LOG: Path | None = None
@@ -176,6 +180,20 @@ def having(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]
                 conf.unset(name)
             else:
                 conf.set(name, value_before)
+
+
+def planned(frame: DataFrame) -> DataFrame:
+    """The frame, for which Delta has looked for the files to read, without generating code for it.
+
+    A query for the rows of a batch is otherwise new to Spark with each batch, whose number stands
+    in the condition on files: it would compile that anew, and keep what it compiled, 100 KB a
+    class, until there are `spark.sql.codegen.cache.maxEntries` of them. No other thread may work
+    with the session meanwhile, since its settings are changed.
+    """
+    if not is_remote():
+        with having(frame.sparkSession, _INTERPRETED):
+            frame._jdf.queryExecution().optimizedPlan()
+    return frame
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from ingest.sql.projection import Projection
 from ingest.sql.query import first_row, union_all
 from ingest.sql.quoting import equal
 from ingest.sql.silver import among, holds_value, silver_changes
+from pipelines.platform.session import planned
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.tallies import IMAGES, schemas, tallied
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
@@ -93,11 +94,13 @@ def pending_changes(
     limit: PublishLimit = EVERYTHING,
     only: str = "true",
     apart: Mapping[SourceTable, int] | None = None,
+    alone: bool = False,
 ) -> PendingChanges:
     """What silver has of `source` above batch `above`, as far as `limit` allows; with `until`, up
     to that batch; with `tables`, only of these; and only rows for which SQL `only` is true.
 
     `apart`: source tables, each with a number: batches up to it are counted apart from those above.
+    `alone`: no other thread works with the session.
     """
     newest = until if until is not None else warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
@@ -109,6 +112,7 @@ def pending_changes(
     tenants = [name for name, format_ in FORMATS.items() if format_.tenants]
     statistics = texts.statistics(silver, where, part=part, images=IMAGES, tenants=tenants)
     counted = warehouse.session.sql(statistics)
+    counted = planned(counted) if alone else counted
     rows = tallied(row.asDict() for row in counted.collect())
     types, keys = _types(source, rows), _keys(source, rows)
     last = max((row.pop("last") or above for row in rows), default=above)

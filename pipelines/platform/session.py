@@ -28,6 +28,7 @@ from pipelines.platform.jars import fetch
 from pipelines.platform.java import find_java
 
 try:
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.find_spark_home import _find_spark_home
@@ -202,7 +203,8 @@ def called_back(function: Callable[P, T]) -> Iterator[Callable[P, T]]:
 
     For each thread of the JVM that has called, and each run of a stream is a new one, py4j keeps a
     socket and a thread of this process that waits for its next call, until the JVM collects what is
-    left of it. These are let go at the end. Spark Connect calls in another process.
+    left of it, and the JVM keeps its end for good. These are let go at the end, the JVM's by the
+    call after the next. Spark Connect calls in another process.
     """
     if is_remote():
         yield function
@@ -220,6 +222,10 @@ def called_back(function: Callable[P, T]) -> Iterator[Callable[P, T]]:
             # Not closed: that would wait for the thread that reads it, which closes it itself.
             with suppress(OSError, AttributeError):
                 connection.socket.shutdown(socket.SHUT_RDWR)
+        gateway: Any = SparkContext._gateway
+        with suppress(Py4JError, AttributeError):
+            # Drops those that nobody has used since it was last called.
+            gateway.java_gateway_server.getCallbackClient().periodicCleanup()
 
 
 def _connection() -> Any:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.support.project import Project, canal
 
-RUNS = 3
+RUNS = 5
+
+
+def _connections() -> int:
+    """How many connections the JVM keeps by which its threads have called this process."""
+    gateway: Any = SparkContext._gateway
+    client = gateway.java_gateway_server.getCallbackClient()
+    field = client.getClass().getSuperclass().getDeclaredField("connections")
+    field.setAccessible(True)
+    return int(field.get(client).size())
 
 
 def test_no_thread_is_left_behind(
@@ -38,3 +49,5 @@ def test_no_thread_is_left_behind(
         time.sleep(0.1)
     # One stays by which the JVM tells what it has collected, once it has.
     assert len(left()) <= 1, left()
+    # That one, that of the last run, and that of the run before.
+    assert _connections() <= 3

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -167,7 +168,7 @@ def create(
         target,
         [*data, *added.items()],
         partitioned_by=_parts(contract),
-        properties={**_PROPERTIES, _KEPT: _contract_json(contract)},
+        properties={**_PROPERTIES, _KEPT: _contract_text(contract)},
     )
 
 
@@ -191,7 +192,7 @@ def replace_table(
     else:
         others = warehouse.prepare("gold", target)
     writer = rows.select(columns).writeTo(name).using("delta")
-    for key, value in {**others, **_PROPERTIES, _KEPT: _contract_json(contract)}.items():
+    for key, value in {**others, **_PROPERTIES, _KEPT: _contract_text(contract)}.items():
         writer = writer.tableProperty(key, value)
     if _parts(contract):
         writer = writer.partitionedBy(*map(F.col, _parts(contract)))
@@ -206,10 +207,8 @@ def _parts(contract: TargetContract) -> list[str]:
     return ["_current"] if contract.keeps.versions else []
 
 
-def _contract_json(contract: TargetContract) -> str:
-    # In hex, since Spark shows no property in which it finds the word secret or token.
-    masks = json.dumps(contract.masks).encode().hex()
-    return json.dumps([contract.mode, contract.sequence, masks, contract.shard])
+def _contract_text(contract: TargetContract) -> str:
+    return _hex([contract.mode, contract.sequence, contract.masks, contract.shard])
 
 
 def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
@@ -217,12 +216,12 @@ def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
     stored = _property(warehouse, target, _KEPT)
     if stored is None:
         return None
-    mode, sequence, masks_hex, *shard = json.loads(stored)
-    masks = tuple(json.loads(bytes.fromhex(masks_hex)))
+    mode, sequence, masks, *told = stored
+    # Earlier versions wrote the masks alone in hex, and did not tell the shard column.
+    masks = json.loads(bytes.fromhex(masks)) if isinstance(masks, str) else masks
+    shard = told[0] if told else None
     keys = keys_of(warehouse, target)
-    # Tables made by earlier versions do not tell their shard column.
-    told = shard[0] if shard else None
-    return TargetContract(mode, keys, tuple(sequence), masks=masks, shard=told)
+    return TargetContract(mode, keys, tuple(sequence), masks=tuple(masks), shard=shard)
 
 
 def keep_horizons(
@@ -230,7 +229,7 @@ def keep_horizons(
 ) -> None:
     """Note in the target where the history of its source tables, by label, was trimmed, in case the
     progress of gold is lost: nothing else would tell that changes from below have no base."""
-    kept = json.dumps({label: found for label, found in horizons.items() if found})
+    kept = _hex({label: found for label, found in horizons.items() if found})
     warehouse.execute(set_properties(warehouse.name("gold", target), {_HORIZONS: kept}))
 
 
@@ -239,15 +238,25 @@ def horizons_of(warehouse: Warehouse, target: str) -> dict[str, tuple[Horizon, .
     kept = _property(warehouse, target, _HORIZONS)
     return {
         label: tuple(Horizon(tuple(pos), batch, time) for pos, batch, time in found)
-        for label, found in json.loads(kept or "{}").items()
+        for label, found in (kept or {}).items()
     }
 
 
-def _property(warehouse: Warehouse, target: str, name: str) -> str | None:
+def _hex(value: Any) -> str:
+    """A value as a property has it. Spark shows no property in which it finds a word like secret,
+    password or token, and columns and tables may be called so."""
+    return json.dumps(value).encode().hex()
+
+
+def _property(warehouse: Warehouse, target: str, name: str) -> Any:
+    """A value that `_hex` wrote, or an earlier version as plain JSON; None if there is none."""
     if not warehouse.exists("gold", target):
         return None
     shown = warehouse.session.sql(properties(warehouse.name("gold", target)))
-    return next((row["value"] for row in shown.collect() if row["key"] == name), None)
+    text = next((row["value"] for row in shown.collect() if row["key"] == name), None)
+    if text is None:
+        return None
+    return json.loads(text if text.startswith(("[", "{")) else bytes.fromhex(text))
 
 
 def check_contract(warehouse: Warehouse, target: str, *, contract: TargetContract) -> None:

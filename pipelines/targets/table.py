@@ -21,6 +21,7 @@ from ingest.sql.metadata import METADATA, ROW_METADATA, check_column_names
 from ingest.sql.projection import Projection
 from ingest.sql.quoting import quoted
 from ingest.sql.tables.definition import add_columns, properties, set_properties
+from ingest.sql.tables.upkeep import detail
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Horizon
 
@@ -187,12 +188,13 @@ def replace_table(
     ]
     name = warehouse.name("gold", target)
     if warehouse.exists("gold", target):
-        shown = warehouse.session.sql(properties(name)).collect()
-        others = {row["key"]: row["value"] for row in shown if not row["key"].startswith(_DELTAS)}
+        # SHOW TBLPROPERTIES hides the values of those that are called like a secret.
+        [told] = warehouse.session.sql(detail(name)).select("properties").collect()
+        others = {key: value for key, value in told[0].items() if not key.startswith(_DELTAS)}
     else:
         others = warehouse.prepare("gold", target)
     writer = rows.select(columns).writeTo(name).using("delta")
-    for key, value in {**others, **_PROPERTIES, _KEPT: _contract_text(contract)}.items():
+    for key, value in {**_PROPERTIES, **others, _KEPT: _contract_text(contract)}.items():
         writer = writer.tableProperty(key, value)
     if _parts(contract):
         writer = writer.partitionedBy(*map(F.col, _parts(contract)))

@@ -10,7 +10,13 @@ from ingest.config.load import load
 from ingest.config.modes import TargetContract
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Horizon
-from pipelines.targets.table import contract_of, create, horizons_of, keep_horizons
+from pipelines.targets.table import (
+    contract_of,
+    create,
+    horizons_of,
+    keep_horizons,
+    replace_table,
+)
 
 
 def test_spark_hides_no_name_that_reads_like_a_secret(spark: SparkSession, tmp_path: Path) -> None:
@@ -27,3 +33,12 @@ def test_spark_hides_no_name_that_reads_like_a_secret(spark: SparkSession, tmp_p
     horizons = {"shop:auth.access_tokens": (Horizon((0, 1, 5), 3, None),)}
     keep_horizons(warehouse, "items", horizons)
     assert horizons_of(warehouse, "items") == horizons
+    theirs = {"owner.token": "of the team", "delta.enableDeletionVectors": "true"}
+    name = warehouse.name("gold", "items")
+    set_them = ", ".join(f"'{key}' = '{value}'" for key, value in theirs.items())
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({set_them})")
+    replace_table(warehouse, "items", warehouse.read("gold", "items"), contract=made)
+    assert contract_of(warehouse, "items") == made
+    assert horizons_of(warehouse, "items") == horizons
+    [told] = spark.sql(f"DESCRIBE DETAIL {name}").select("properties").collect()
+    assert theirs.items() <= told[0].items()

@@ -7,17 +7,21 @@ So a run counts what it has written, and after every WRITES writes of a table it
 and removes from its log what can be spared. Files of LARGE bytes stay as they are, so each byte is
 written only a few times, however long the history. Compaction changes no rows: streams over a table
 read nothing again, and readers are not disturbed.
+
+Old commits of bronze, which is listed most often, and of gold's notes are removed as well. Of the
+other tables Delta keeps them for 30 days, since others may stream from these.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ingest.errors import LeaseHeld
 from ingest.sql.tables.upkeep import optimize
-from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.checkpoints import read_note, stream_needs, write_whole
 from pipelines.platform.leases import Patience, lease
 from pipelines.platform.session import having
 from pipelines.platform.warehouse import Warehouse
@@ -26,6 +30,13 @@ WRITES = 50
 """After how many writes by runs a table is compacted."""
 LARGE = 16 * 2**20
 """Bytes of a file that no run compacts; `ingest maintain` makes larger ones."""
+COMMITS = 500
+"""How many of the newest commits bronze and gold's notes keep at least."""
+RESTS = 7 * 86_400.0
+"""Seconds for which bronze keeps the commits from which the stream of a source goes on that is left
+out of the runs. After that the source looks through all of bronze once."""
+_OWN = (("bronze", "messages"), ("gold", "_progress"), ("gold", "_runs"))
+"""The tables whose old commits are removed."""
 _LEAST = "spark.databricks.delta.optimize.minFileSize"
 
 Table = tuple[str, str]
@@ -61,11 +72,27 @@ def _compact(warehouse: Warehouse, layer: str, table: str) -> bool:
             if warehouse.exists(layer, table):
                 warehouse.execute(optimize(warehouse.name(layer, table)))
                 warehouse.clear_checksums(layer, table)
+                if (layer, table) in _OWN:
+                    _clear_commits(warehouse, layer, table)
     except LeaseHeld:
         return False
     finally:
         warehouse.patience = patience
     return True
+
+
+def _clear_commits(warehouse: Warehouse, layer: str, table: str) -> None:
+    newest = warehouse.last_commit(layer, table).version - COMMITS
+    streams = _needed(warehouse) if layer == "bronze" else ()
+    warehouse.clear_commits(layer, table, below=min([newest, *streams]))
+
+
+def _needed(warehouse: Warehouse) -> Iterator[int]:
+    """The first version of bronze that each of silver's streams may still read."""
+    for stream in Path(warehouse.checkpoint("silver")).glob("*/stream"):
+        needs = stream_needs(stream)
+        if needs is not None and time.time() - needs[1] < RESTS:
+            yield needs[0]
 
 
 def _file(warehouse: Warehouse) -> Path:

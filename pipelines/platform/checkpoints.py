@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -208,6 +209,25 @@ def stream_given(checkpoint: str) -> dict[str, int]:
     batches = [int(file.name) for file in Path(checkpoint, "offsets").glob("[0-9]*")]
     query = read_note(Path(checkpoint, "metadata")).get("id")
     return {query: max(batches, default=-1)} if isinstance(query, str) else {}
+
+
+def stream_needs(stream: Path) -> tuple[int, float] | None:
+    """The first version of its Delta table that a stream may still read, and when (s since 1970)
+    that became so; None if the stream has not begun. A damaged checkpoint may need any."""
+    ended = [int(file.name) for file in stream.glob("commits/[0-9]*")]
+    begun = [int(file.name) for file in stream.glob("offsets/[0-9]*")]
+    if not begun:
+        return None
+    # A batch that was begun and not ended is read again, and before a new one the last that ended
+    # is looked up once more: from where the one before it ended. The first of all is the table as
+    # it was one version before its end.
+    first = max(min(begun), max(ended, default=0) - 1)
+    try:
+        offset = (stream / "offsets" / str(first)).read_bytes()
+        reached = json.loads(offset.splitlines()[-1])["reservoirVersion"]
+        return int(reached) - 1, (stream / "offsets" / str(max(begun))).stat().st_mtime
+    except (OSError, ValueError, LookupError, TypeError):
+        return 0, time.time()
 
 
 def _since(warehouse: Warehouse, checkpoint: TableCheckpoint, version: int) -> Sequence[Commit]:

@@ -8,9 +8,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _DRAFT = 5.0
 """Seconds after which the draft of a first commit is abandoned."""
@@ -19,6 +22,8 @@ _LOOKED_AT = 64
 
 CHECKED = 100
 """How many of the newest commits keep their checksums: at least those since the last checkpoint."""
+RETENTION = "delta.logRetentionDuration"
+"""The property of a table that says how long Delta keeps its commits, 30 days without it."""
 _CHECKSUM = re.compile(r"(?:(\d{20})|\.(\d{20})\.(?:json|crc))\.crc")
 
 
@@ -78,6 +83,28 @@ def clear_checksums(log: Path, end: CommitFile) -> None:
         found = _CHECKSUM.fullmatch(name)
         if found is not None and int(found[1] or found[2]) <= end.version - CHECKED:
             (log / name).unlink(missing_ok=True)
+
+
+def clear_commits(session: SparkSession, table: Path, *, below: int) -> None:
+    """Remove commits below a version, as Delta does with those that are older than it keeps them:
+    as far as the table's state is written completely at a later one. A table whose properties say
+    what is kept of its log is left to Delta."""
+    first = _commit_file(table / "_delta_log", below)
+    jvm = session.sparkContext._jvm
+    if first is None or jvm is None:
+        return
+    delta = jvm.org.apache.spark.sql.delta
+    log = delta.DeltaLog.forTable(session._jsparkSession, str(table))
+    snapshot = log.unsafeVolatileSnapshot()
+    properties = snapshot.metadata().configuration()
+    if properties.contains(RETENTION) or not log.enableExpiredLogCleanup(snapshot.metadata()):
+        return
+    age = time.time_ns() - first.made
+    kept = jvm.scala.jdk.javaapi.OptionConverters.toScala(
+        jvm.java.util.OptionalLong.of(max(age, 0) // 1_000_000)
+    )
+    catalogued = getattr(log, "cleanUpExpiredLogs$default$2")()
+    log.cleanUpExpiredLogs(snapshot, catalogued, kept, delta.TruncationGranularity.MINUTE())
 
 
 def any_commit(log: Path) -> bool:

@@ -30,6 +30,7 @@ from pipelines.platform.commit_log import (
     CommitFile,
     any_commit,
     clear_checksums,
+    clear_commits,
     clear_failed_creation,
     commits,
     defined_since,
@@ -344,6 +345,12 @@ class Warehouse:
         last = self._last(layer, table) if self.local else None
         if last is not None:
             clear_checksums(self._log(layer, table), last)
+
+    def clear_commits(self, layer: str, table: str, *, below: int) -> None:
+        """Remove commits below a version from the log of a local table, see `clear_commits`. Spark
+        Connect cannot be asked for it."""
+        if self.local and hasattr(self.session, "_jsparkSession"):
+            clear_commits(self.session, self.folder(layer, table), below=below)
 
     def _log(self, layer: str, table: str) -> Path:
         return self.folder(layer, table) / "_delta_log"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.config.load import load
+from ingest.config.sources import Source
+from pipelines.bronze.source import ingest_source
+from pipelines.operations import compaction
+from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import stream
+from pipelines.silver.stream import decode_source
 from tests.support.project import Project, canal
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -67,3 +76,83 @@ def test_it_goes_on_where_it_was_and_repeats_nothing(
     assert gold == [{"id": 1, "x": 4}, {"id": 2, "x": 2}, {"id": 3, "x": 5}, {"id": 4, "x": 6}]
     begun = tmp_path / "warehouse/_checkpoints/silver/idle/begun_anew"
     assert not begun.exists()
+
+
+def _age(log: Path) -> None:
+    """As if an hour lay between one commit of a table and the next, the newest of them new."""
+    numbered = [(int(file.name.lstrip(".")[:20]), file) for file in log.glob("*[0-9]*")]
+    newest = max(number for number, _ in numbered)
+    for number, file in numbered:
+        made = time.time() - (newest - number) * 3_600
+        os.utime(file, (made, made))
+
+
+def _kept(log: Path) -> list[int]:
+    return sorted(int(file.stem) for file in log.glob("*.json"))
+
+
+def test_old_commits_of_bronze_go_when_no_stream_needs_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "WRITES", 1)
+    monkeypatch.setattr(compaction, "COMMITS", 2)
+    project = Project(tmp_path, lambda: ("", ""))
+    names = ("busy", "idle")
+    for name in names:
+        project.write(f"conf/sources/{name}.yml", SOURCE.format(name=name))
+    config = load(tmp_path / "conf", environ={})
+    warehouse = Warehouse(config, spark)
+    busy, idle = (config.sources[name] for name in names)
+    log = tmp_path / "warehouse/bronze/messages/_delta_log"
+    numbers = itertools.count()
+
+    def bring(*sources: Source) -> None:
+        for source in sources:
+            number = next(numbers)
+            project.land(f"{source.name}-{number:02}.jsonl", [_put(source.name, number, 1)])
+            ingest_source(warehouse, source)
+
+    def properties(text: str) -> None:
+        spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ({text})")
+
+    def compact() -> None:
+        _age(log)
+        done = compaction.compact_written(warehouse, [("bronze", "messages")])
+        assert done == [("bronze", "messages")]
+
+    bring(busy, idle)
+    properties("'delta.checkpointInterval' = '1'")
+    for _ in range(2):
+        bring(busy, busy)
+        for source in (busy, idle):
+            assert not decode_source(warehouse, source).begun_anew
+    reached = _kept(log)[-1]
+    compact()
+    assert reached - 3 <= _kept(log)[0] <= reached - 2
+    # A source that is left out goes on where it was, however many commits of others came.
+    bring(busy, busy, busy, busy)
+    decode_source(warehouse, busy)
+    compact()
+    assert _kept(log)[0] <= reached
+    bring(busy, idle)
+    left_out = decode_source(warehouse, idle)
+    assert left_out.changes == 1 and not left_out.begun_anew
+    # Nobody waits for it longer than a week; then it looks through bronze.
+    bring(busy, busy, busy, busy, idle)
+    decode_source(warehouse, busy)
+    monkeypatch.setattr(compaction, "RESTS", 0.0)
+    compact()
+    assert _kept(log)[0] > reached
+    left_out = decode_source(warehouse, idle)
+    assert left_out.changes == 1 and left_out.begun_anew
+    # What the table's own properties say is left to Delta.
+    properties("'delta.logRetentionDuration' = 'interval 90 days'")
+    before = _kept(log)[0]
+    bring(busy, busy, busy, busy)
+    for source in (busy, idle):
+        decode_source(warehouse, source)
+    compact()
+    assert _kept(log)[0] == before
+    changes = warehouse.read("silver", "cdc").where("kind = 'change'")
+    counted = changes.groupBy("source").count().collect()
+    assert sorted(map(tuple, counted)) == [("busy", 18), ("idle", 3)]

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, assert_never, cast
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from ingest.config.alerts import Checks
+from ingest.config.cadence import Duration
 from ingest.config.masks import reference
 from ingest.config.mistakes import shown
 from ingest.config.model import Broken, ConfigModel, PathText, Whole, listed
@@ -83,11 +84,19 @@ def _days(value: Any) -> Any:
 
 
 Days = Annotated[int | None, BeforeValidator(_days)]
+_DELTA_KEEPS = 30 * 86_400
+
+
+def _deltas(value: int | None) -> int | None:
+    if value is not None and value > _DELTA_KEEPS:
+        raise ValueError("expected at most `30 days`; Delta Lake itself keeps commits no longer")
+    return value
 
 
 class Retention(ConfigModel):
     """For how many days messages are kept in bronze, superseded changes in silver, and rows in
-    `gold._runs` and `gold._progress`; None: for ever.
+    `gold._runs` and `gold._progress`; None: for ever. `commits`: for how many seconds each table's
+    log has its commits; None: as long as Delta Lake keeps them.
 
     The age of a message counts from its arrival here. Silver keeps its rows at least as long as
     bronze keeps the messages that they came from.
@@ -96,6 +105,7 @@ class Retention(ConfigModel):
     bronze: Days = None
     silver: Days = None
     runs: Days = 400
+    commits: Annotated[Duration, AfterValidator(_deltas)] = None
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:

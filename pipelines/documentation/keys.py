@@ -114,6 +114,16 @@ SETTINGS: Mapping[str, Key] = {
         _DAYS,
         default="400 days",
     ),
+    "retention.commits": Key(
+        "How long Delta's log of each table has its commits, of which the newest 500 always stay. "
+        "Runs remove older ones when they compact a table. At most the 30 days of Delta Lake, "
+        "which are the default. A table with the property `delta.logRetentionDuration` goes by "
+        "that.",
+        "6 hours",
+        "60 days",
+        _TIME,
+        default="30 days",
+    ),
     "checks": Key(
         "What is still well. `ingest status --check` ends with 1 where anything is not, and names "
         "it; the report lists it. A parked table is never well, nor a source "

@@ -8,8 +8,9 @@ and removes from its log what can be spared. Files of LARGE bytes stay as they a
 written only a few times, however long the history. Compaction changes no rows: streams over a table
 read nothing again, and readers are not disturbed.
 
-Old commits of bronze, which is listed most often, and of gold's notes are removed as well. Of the
-other tables Delta keeps them for 30 days, since others may stream from these.
+Old commits of bronze, which is listed most often, and of gold's notes are removed as well, and
+those of all tables if the configuration says so. Otherwise Delta keeps them for 30 days, since
+others may stream from these tables.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ WRITES = 50
 LARGE = 16 * 2**20
 """Bytes of a file that no run compacts; `ingest maintain` makes larger ones."""
 COMMITS = 500
-"""How many of the newest commits bronze and gold's notes keep at least."""
+"""How many of the newest commits always stay."""
 RESTS = 7 * 86_400.0
-"""Seconds for which bronze keeps the commits from which the stream of a source goes on that is left
-out of the runs. After that the source looks through all of bronze once."""
+"""Seconds for which the commits stay that a source needs which is left out of the runs. After that
+it looks through all of bronze once."""
 _OWN = (("bronze", "messages"), ("gold", "_progress"), ("gold", "_runs"))
-"""The tables whose old commits are removed."""
+"""The tables whose old commits are removed in any case."""
 _LEAST = "spark.databricks.delta.optimize.minFileSize"
 
 Table = tuple[str, str]
@@ -72,8 +73,7 @@ def _compact(warehouse: Warehouse, layer: str, table: str) -> bool:
             if warehouse.exists(layer, table):
                 warehouse.execute(optimize(warehouse.name(layer, table)))
                 warehouse.clear_checksums(layer, table)
-                if (layer, table) in _OWN:
-                    _clear_commits(warehouse, layer, table)
+                _clear_commits(warehouse, layer, table)
     except LeaseHeld:
         return False
     finally:
@@ -82,17 +82,25 @@ def _compact(warehouse: Warehouse, layer: str, table: str) -> bool:
 
 
 def _clear_commits(warehouse: Warehouse, layer: str, table: str) -> None:
+    older = warehouse.settings.retention.commits
+    if older is None and (layer, table) not in _OWN:
+        return
     newest = warehouse.last_commit(layer, table).version - COMMITS
-    streams = _needed(warehouse) if layer == "bronze" else ()
-    warehouse.clear_commits(layer, table, below=min([newest, *streams]))
+    below = min([newest, *_needed(warehouse, layer)])
+    warehouse.clear_commits(layer, table, below=below, older=older or 0)
 
 
-def _needed(warehouse: Warehouse) -> Iterator[int]:
-    """The first version of bronze that each of silver's streams may still read."""
+def _needed(warehouse: Warehouse, layer: str) -> Iterator[int]:
+    """The first version of bronze that each of silver's streams may still read; or that of silver
+    in which a stream looks for what a killed run appended, which may be any."""
     for stream in Path(warehouse.checkpoint("silver")).glob("*/stream"):
         needs = stream_needs(stream)
-        if needs is not None and time.time() - needs[1] < RESTS:
-            yield needs[0]
+        if needs is None or time.time() - needs.since > RESTS:
+            continue
+        if layer == "bronze":
+            yield needs.version
+        elif layer == "silver" and needs.unfinished:
+            yield 0
 
 
 def _file(warehouse: Warehouse) -> Path:

@@ -211,9 +211,18 @@ def stream_given(checkpoint: str) -> dict[str, int]:
     return {query: max(batches, default=-1)} if isinstance(query, str) else {}
 
 
-def stream_needs(stream: Path) -> tuple[int, float] | None:
-    """The first version of its Delta table that a stream may still read, and when (s since 1970)
-    that became so; None if the stream has not begun. A damaged checkpoint may need any."""
+class StreamNeeds(NamedTuple):
+    """`version`: the first of its Delta table that a stream may still read. `unfinished`: whether
+    it has begun a batch and not ended it. `since`: when (s since 1970) it last began one."""
+
+    version: int
+    unfinished: bool
+    since: float
+
+
+def stream_needs(stream: Path) -> StreamNeeds | None:
+    """What a stream needs to go on; None if it has not begun. A damaged checkpoint may need
+    anything."""
     ended = [int(file.name) for file in stream.glob("commits/[0-9]*")]
     begun = [int(file.name) for file in stream.glob("offsets/[0-9]*")]
     if not begun:
@@ -222,12 +231,14 @@ def stream_needs(stream: Path) -> tuple[int, float] | None:
     # is looked up once more: from where the one before it ended. The first of all is the table as
     # it was one version before its end.
     first = max(min(begun), max(ended, default=0) - 1)
+    unfinished = max(begun) > max(ended, default=-1)
     try:
         offset = (stream / "offsets" / str(first)).read_bytes()
         reached = json.loads(offset.splitlines()[-1])["reservoirVersion"]
-        return int(reached) - 1, (stream / "offsets" / str(max(begun))).stat().st_mtime
+        since = (stream / "offsets" / str(max(begun))).stat().st_mtime
+        return StreamNeeds(int(reached) - 1, unfinished, since)
     except (OSError, ValueError, LookupError, TypeError):
-        return 0, time.time()
+        return StreamNeeds(0, True, time.time())
 
 
 def _since(warehouse: Warehouse, checkpoint: TableCheckpoint, version: int) -> Sequence[Commit]:

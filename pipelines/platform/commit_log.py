@@ -22,7 +22,7 @@ _LOOKED_AT = 64
 
 CHECKED = 100
 """How many of the newest commits keep their checksums: at least those since the last checkpoint."""
-RETENTION = "delta.logRetentionDuration"
+_RETENTION = "delta.logRetentionDuration"
 """The property of a table that says how long Delta keeps its commits, 30 days without it."""
 _CHECKSUM = re.compile(r"(?:(\d{20})|\.(\d{20})\.(?:json|crc))\.crc")
 
@@ -85,10 +85,10 @@ def clear_checksums(log: Path, end: CommitFile) -> None:
             (log / name).unlink(missing_ok=True)
 
 
-def clear_commits(session: SparkSession, table: Path, *, below: int) -> None:
-    """Remove commits below a version, as Delta does with those that are older than it keeps them:
-    as far as the table's state is written completely at a later one. A table whose properties say
-    what is kept of its log is left to Delta."""
+def clear_commits(session: SparkSession, table: Path, *, below: int, older: int) -> None:
+    """Remove commits below a version that are older than so many seconds. Delta does that with
+    those of 30 days ago: as far as the table's state is written completely at a later one. A table
+    whose properties say what is kept of its log is left to Delta."""
     first = _commit_file(table / "_delta_log", below)
     jvm = session.sparkContext._jvm
     if first is None or jvm is None:
@@ -96,13 +96,11 @@ def clear_commits(session: SparkSession, table: Path, *, below: int) -> None:
     delta = jvm.org.apache.spark.sql.delta
     log = delta.DeltaLog.forTable(session._jsparkSession, str(table))
     snapshot = log.unsafeVolatileSnapshot()
-    properties = snapshot.metadata().configuration()
-    if properties.contains(RETENTION) or not log.enableExpiredLogCleanup(snapshot.metadata()):
+    metadata = snapshot.metadata()
+    if metadata.configuration().contains(_RETENTION) or not log.enableExpiredLogCleanup(metadata):
         return
-    age = time.time_ns() - first.made
-    kept = jvm.scala.jdk.javaapi.OptionConverters.toScala(
-        jvm.java.util.OptionalLong.of(max(age, 0) // 1_000_000)
-    )
+    age = max((time.time_ns() - first.made) // 1_000_000, older * 1_000)
+    kept = jvm.scala.jdk.javaapi.OptionConverters.toScala(jvm.java.util.OptionalLong.of(age))
     catalogued = getattr(log, "cleanUpExpiredLogs$default$2")()
     log.cleanUpExpiredLogs(snapshot, catalogued, kept, delta.TruncationGranularity.MINUTE())
 

@@ -346,11 +346,11 @@ class Warehouse:
         if last is not None:
             clear_checksums(self._log(layer, table), last)
 
-    def clear_commits(self, layer: str, table: str, *, below: int) -> None:
-        """Remove commits below a version from the log of a local table, see `clear_commits`. Spark
-        Connect cannot be asked for it."""
+    def clear_commits(self, layer: str, table: str, *, below: int, older: int) -> None:
+        """Remove old commits from the log of a local table, see `clear_commits`. Spark Connect
+        cannot be asked for it."""
         if self.local and hasattr(self.session, "_jsparkSession"):
-            clear_commits(self.session, self.folder(layer, table), below=below)
+            clear_commits(self.session, self.folder(layer, table), below=below, older=older)
 
     def _log(self, layer: str, table: str) -> Path:
         return self.folder(layer, table) / "_delta_log"

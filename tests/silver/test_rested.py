@@ -15,7 +15,7 @@ from ingest.config.load import load
 from ingest.config.sources import Source
 from pipelines.bronze.source import ingest_source
 from pipelines.operations import compaction
-from pipelines.platform.warehouse import Warehouse
+from pipelines.platform.warehouse import Warehouse, create_silver
 from pipelines.silver import stream
 from pipelines.silver.stream import decode_source
 from tests.support.project import Project, canal
@@ -145,14 +145,51 @@ def test_old_commits_of_bronze_go_when_no_stream_needs_them(
     assert _kept(log)[0] > reached
     left_out = decode_source(warehouse, idle)
     assert left_out.changes == 1 and left_out.begun_anew
-    # What the table's own properties say is left to Delta.
-    properties("'delta.logRetentionDuration' = 'interval 90 days'")
-    before = _kept(log)[0]
-    bring(busy, busy, busy, busy)
-    for source in (busy, idle):
-        decode_source(warehouse, source)
-    compact()
-    assert _kept(log)[0] == before
     changes = warehouse.read("silver", "cdc").where("kind = 'change'")
     counted = changes.groupBy("source").count().collect()
-    assert sorted(map(tuple, counted)) == [("busy", 18), ("idle", 3)]
+    assert sorted(map(tuple, counted)) == [("busy", 14), ("idle", 3)]
+
+
+def test_the_configuration_says_how_long_commits_stay(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "WRITES", 1)
+    monkeypatch.setattr(compaction, "COMMITS", 2)
+    project = Project(tmp_path, lambda: ("", ""))
+    project.write("conf/sources/shop.yml", SOURCE.format(name="shop"))
+    log = tmp_path / "warehouse/silver/cdc/_delta_log"
+
+    def kept_after_one_more(settings: str, *properties: str) -> int:
+        """How many hours old the oldest commit is then."""
+        project.write("conf/ingest.yml", settings)
+        warehouse = Warehouse(load(tmp_path / "conf", environ={}), spark)
+        create_silver(warehouse)
+        for text in ("'delta.checkpointInterval' = '1'", *properties, "'n' = '1'", "'n' = '2'"):
+            spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ({text})")
+        _age(log)
+        assert compaction.compact_written(warehouse, [("silver", "cdc")])
+        return _kept(log)[-1] - _kept(log)[0]
+
+    for _ in range(3):
+        assert kept_after_one_more("") == _kept(log)[-1]
+    assert kept_after_one_more("retention: {commits: 9 hours}") in (9, 10)
+    # By its commits a stream finds what a killed run of it appended.
+    stream = tmp_path / "warehouse/_checkpoints/silver/shop/stream"
+    for name, text in (
+        ("offsets/0", '{"reservoirVersion": 1}'),
+        ("commits/0", ""),
+        ("offsets/1", ""),
+    ):
+        (stream / name).parent.mkdir(parents=True, exist_ok=True)
+        (stream / name).write_text(f"v1\n{text}\n")
+    before = _kept(log)[0]
+    kept_after_one_more("retention: {commits: 2 hours}")
+    assert _kept(log)[0] == before
+    (stream / "commits/1").write_text("")
+    assert kept_after_one_more("retention: {commits: 2 hours}") in (2, 3)
+    # The newest always stay, and so do those of a table whose properties say so.
+    assert kept_after_one_more("retention: {commits: 1 second}") in (2, 3)
+    before = _kept(log)[0]
+    keeps = "'delta.logRetentionDuration' = 'interval 90 days'"
+    kept_after_one_more("retention: {commits: 2 hours}", keeps)
+    assert _kept(log)[0] == before

@@ -66,6 +66,10 @@ class SourceError(IngestError):
     """One source cannot be read now; it is named, the other sources go on."""
 
 
+class SparkEnded(IngestError):
+    """Spark's JVM is gone, and nothing can be done any more; says how it ended."""
+
+
 class LeaseHeld(IngestError):
     """Another run works on the same tables; says which, where and since when."""
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 
-from ingest.errors import IngestError
+from ingest.errors import IngestError, SparkEnded
 from pipelines.platform.java import jvm_process
 
 _NO_SPACE = "No space left on device"
 _CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+(?:: .*)?)$", re.MULTILINE)
+_ENDING = 0.5
+"""Seconds that a JVM has to end which does not answer any more."""
 _FULL = (
     "no space is left on a disk: that of the warehouse, of its checkpoints, or of temporary files;"
     " free some and run again: what was begun is finished then, nothing is lost or doubled"
@@ -29,13 +33,19 @@ def described(error: BaseException) -> str:
         return _FULL
     if isinstance(error, IngestError):
         return str(error)
-    if _of_connection(error) and (ended := _jvm_ended()) is not None:
-        return (
-            f"Spark's JVM {ended} and everything else failed with it{log_hint()}; run again: "
-            "what was begun is finished then, nothing is lost or doubled"
-        )
+    if (ended := _spark_ended(error)) is not None:
+        return ended
     hint = "" if debug else "; INGEST_DEBUG=1 shows where"
     return f"unexpected {type(error).__name__}: {gist(error)}{hint}{log_hint(error)}"
+
+
+def check_spark(error: Exception) -> None:
+    """Raises SparkEnded if an error comes from a JVM that is gone: whatever is tried next would
+    fail as well."""
+    if isinstance(error, SparkEnded):
+        raise error
+    if (ended := _spark_ended(error)) is not None:
+        raise SparkEnded(ended) from error
 
 
 def described_of(what: str, error: BaseException) -> str:
@@ -71,11 +81,25 @@ def log_hint(error: BaseException | None = None) -> str:
     return f"; Spark's log is {log}" if log is not None and from_jvm else ""
 
 
+def _spark_ended(error: BaseException) -> str | None:
+    """The sentence on a JVM that is gone, if an error comes from that."""
+    if not _of_connection(error) or (ended := _jvm_ended()) is None:
+        return None
+    return (
+        f"Spark's JVM {ended} and everything else failed with it{log_hint()}; run again: "
+        "what was begun is finished then, nothing is lost or doubled"
+    )
+
+
 def _jvm_ended() -> str | None:
     """How the JVM that this process started came to its end; None while it runs, and if there is
     none."""
     process = jvm_process()
-    code = process.poll() if process is not None else None
+    if process is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING)
+    code = process.poll()
     if code is None:
         return None
     if code == -signal.SIGKILL:

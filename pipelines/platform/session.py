@@ -9,6 +9,7 @@ them changes a result.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -50,6 +51,8 @@ NO_CONSTRAINTS = {"spark.sql.constraintPropagation.enabled": "false"}
 names allow: for versions with fifty columns millions of ways, until the memory is full."""
 SOURCE_SET_DOWN = {"spark.databricks.delta.merge.materializeSource": "all"}
 """For a MERGE whose source is expensive to compute, since Delta reads it three times."""
+_NOBODY_ANSWERS = "Exception while sending command."
+"""What py4j logs, with a traceback, before it raises the error."""
 SUBSTITUTION = "spark.sql.variable.substitute"
 """Whether Spark replaces `${…}` in statements before it reads them: by settings, by properties of
 the JVM, or by environment variables of the driver."""
@@ -283,12 +286,29 @@ def _session(warehouse: Path, memory: str | None, *, with_kafka: bool) -> SparkS
         return SparkSession.builder.remote(remote).getOrCreate()
     conf = SparkConf().setAll(list(settings.items())).setMaster("local[*]").setAppName("ingest")
     try:
-        SparkContext(conf=conf, gateway=_gateway(memory, jars, log=warehouse / "_spark.log"))
+        context = SparkContext(
+            conf=conf, gateway=_gateway(memory, jars, log=warehouse / "_spark.log")
+        )
     except PySparkException as error:
         raise PlatformError(
             f"Spark did not start ({error.getCondition()}); {warehouse / '_spark.log'} says why."
         ) from error
+    _mute_when_jvm_goes(context)
     return SparkSession.builder.getOrCreate()
+
+
+def _mute_when_jvm_goes(context: SparkContext) -> None:
+    """Keep pyspark and py4j from printing tracebacks of their own when the JVM is gone, which is
+    said elsewhere, in a sentence."""
+    server: Any = context._accumulatorServer
+    said = server.handle_error
+
+    def handle_error(*of: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError):
+            said(*of)
+
+    server.handle_error = handle_error
+    logging.getLogger().addFilter(lambda record: record.msg != _NOBODY_ANSWERS)
 
 
 def connect_kafka(session: SparkSession) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ingest.errors import LeaseHeld, PlatformError
-from pipelines.platform.failures import described
+from pipelines.platform.failures import check_spark, described
 from pipelines.platform.secrets import without_any
 from pipelines.platform.warehouse import Warehouse
 from pipelines.runs.outcome import Outcome
@@ -56,7 +56,8 @@ class Journal:
         _note(self.outcome.warned, text)
 
     def failed(self, source: str | None, error: Exception, stage: str = "") -> None:
-        """Tell and note what failed; `source` None: gold."""
+        """Tell and note what failed; `source` None: gold. Raises SparkEnded if Spark is gone."""
+        check_spark(error)
         text = without_any(described(error), self._config)
         otel.failed(self._telemetry, text)
         if source is not None:
@@ -77,7 +78,8 @@ class Journal:
             self.say(f"source {source} failed: {text}", level="error", source=source)
 
     def attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
-        """What `work` gives; None if it failed; `source` None: gold."""
+        """What `work` gives; None if it failed; `source` None: gold. Raises SparkEnded if Spark is
+        gone."""
         try:
             return work()
         except Exception as error:

@@ -1,7 +1,8 @@
 """`ingest run` and its stages: bronze and silver by source, then gold, until nothing is left.
 
 A source or table that fails is named and the others go on. A pass that brought no message is the
-last one, unless the run is to continue until it is told to stop.
+last one, unless the run is to continue until it is told to stop. A run whose Spark is gone ends
+with SparkEnded: whoever started it starts it again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from ingest.errors import TRY_AGAIN
 from ingest.sql.counts.status import decoded_changes
 from pipelines.operations.compaction import Table, compact_written
-from pipelines.platform.failures import described
+from pipelines.platform.failures import check_spark, described
 from pipelines.platform.secrets import without_any
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
@@ -115,6 +116,7 @@ class Run:
                 stopping=self._stop(), looked_through=self._gold.looked_through, last=last
             )
         except Exception as error:
+            check_spark(error)
             self._journal.say(f"metrics are as they were: {described(error)}")
 
     def _record(self, code: int | None) -> None:
@@ -136,6 +138,7 @@ class Run:
                 self.activity.written += 1
                 compact_written(self._warehouse, [("gold", "_runs")])
         except Exception as error:
+            check_spark(error)
             self._journal.say(f"this run has no row in gold._runs: {described(error)}")
 
     def _pass(self, *, again: bool = False) -> bool:
@@ -208,6 +211,7 @@ class Run:
                 with self.activity.timed("upkeep"):
                     compact_written(self._warehouse, written)
             except Exception as error:
+                check_spark(error)
                 # Nothing is missing: the files are as they came.
                 self._journal.say(f"small files were left as they are: {described(error)}")
 

@@ -13,7 +13,7 @@ from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped
 from pipelines.operations.compaction import Table
 from pipelines.operations.views import publish
-from pipelines.platform.failures import described
+from pipelines.platform.failures import check_spark, described
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 from pipelines.runs.backoff import Backoffs
@@ -121,6 +121,7 @@ class GoldStage:
         try:
             return work()
         except Exception as error:
+            check_spark(error)
             self._journal.say(f"gold is looked through whatever has changed: {described(error)}")
             return None
 

@@ -74,31 +74,39 @@ def test_what_an_error_met_is_said_once(text: str) -> None:
     assert described_of("source shop", IngestError(text)) == "source shop: it is gone"
 
 
+GONE = (
+    "Spark's JVM was killed (SIGKILL), as a machine short of memory does it, and everything else "
+    "failed with it; Spark's log is {log}; run again: what was begun is finished then, nothing is "
+    "lost or doubled\n"
+)
 KILLING = """
-import signal, sys
-from pathlib import Path
+import sys
 from pyspark import SparkContext
-from pipelines.platform.failures import described
-from pipelines.platform.session import spark
+from pipelines.cli.app import main
+from pipelines.runs import sources
 
-session = spark(warehouse=Path(sys.argv[1]))
-SparkContext._gateway.proc.send_signal(signal.SIGKILL)
-SparkContext._gateway.proc.wait()
-try:
-    session.range(3).count()
-except Exception as error:
-    print(described(error))
+ingest_source = sources.ingest_source
+
+def killed(*of, **more):
+    brought = ingest_source(*of, **more)
+    SparkContext._gateway.proc.kill()
+    return brought
+
+sources.ingest_source = killed
+main(["--conf", sys.argv[1], "run", "--continuous"])
 """
 
 
 @pytest.mark.spark
-def test_a_jvm_that_is_gone(tmp_path: Path) -> None:
-    """Each later call says something else; what there is to know is that nobody answers."""
-    done = subprocess.run(
-        [sys.executable, "-c", KILLING, str(tmp_path)], capture_output=True, text=True, timeout=300
-    )
-    assert done.stdout == (
-        "Spark's JVM was killed (SIGKILL), as a machine short of memory does it, and everything "
-        f"else failed with it; Spark's log is {tmp_path / '_spark.log'}; run again: what was begun "
-        "is finished then, nothing is lost or doubled\n"
-    ), done.stderr
+def test_a_run_ends_when_its_jvm_is_gone(tmp_path: Path) -> None:
+    """Each later call would fail, each with another error. What there is to know is said once, and
+    a run that goes on ends too, so that whoever looks after it starts it again."""
+    (tmp_path / "conf/sources").mkdir(parents=True)
+    source = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl'}\n"
+    (tmp_path / "conf/sources/shop.yml").write_text(source)
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/1.jsonl").write_text("no message\n")
+    command = [sys.executable, "-c", KILLING, str(tmp_path / "conf")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    gone = GONE.format(log=tmp_path / "warehouse/_spark.log")
+    assert (done.returncode, done.stderr) == (1, f"run: bronze shop: 1 message\n{gone}")

@@ -51,9 +51,12 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?):?(\d\d)?(?::?(\d\d))?$")
 
 
 def decimal_text(text: str) -> str:
-    """A decimal written plainly with its own scale: `1.000E-7` is `0.0000001000`."""
+    """A decimal written plainly with its own scale: `1.000E-7` is `0.0000001000`, `.5` is `0.5`."""
     if "E" not in text and "e" not in text:
-        return text.removeprefix("+")
+        text = text.removeprefix("+")
+        if text[:1] == "." or text[:2] == "-." or text[-1:] == ".":
+            return _beside_point(text)
+        return text
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -66,6 +69,15 @@ def decimal_text(text: str) -> str:
             Code.BAD_VALUE, f"expected at most {_MOST_DIGITS} digits, got {text[:40]}"
         )
     return format(number, "f")
+
+
+def _beside_point(text: str) -> str:
+    """A decimal that begins or ends with its point, as Oracle writes them; other text as it is."""
+    digits = text.removeprefix("-")
+    if not digits.replace(".", "", 1).isdecimal():
+        return text
+    whole, _, part = digits.partition(".")
+    return f"{text[: -len(digits)]}{whole or '0'}{'.' if part else ''}{part}"
 
 
 def unscaled_text(unscaled: int, scale: int) -> str:

@@ -194,10 +194,11 @@ def recognised_if_any(message: Message) -> Recognised | None:
 def advice_on_refused(message: Message, code: Code, name: str) -> str | None:
     """What to do about a message that the JSON format `name` refused, if it is not of that format;
     None if nothing shows what it is."""
-    if code is Code.BAD_JSON:
-        return advice_on_bytes(message.value or b"", message.headers)
-    if code not in (Code.UNKNOWN_OP, Code.BAD_SHAPE):
+    if code not in (Code.BAD_JSON, Code.UNKNOWN_OP, Code.BAD_SHAPE):
         return None
+    value = message.value or b""
+    if code is Code.BAD_JSON or not value.lstrip(_SPACES).startswith(b"{"):
+        return advice_on_bytes(value, message.headers)
     other = recognised_if_any(message)
     if other is None or other.name == name:
         return None

@@ -100,12 +100,67 @@ _TELLING_HEADERS = {"operation", "cdc_operation"}
 _OPERATIONS = {b"insert", b"create", b"read", b"update", b"upsert", b"delete", b"truncate"}
 _OF_YDB = {"update", "erase", "reset", "newImage", "oldImage"}
 _BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
-_OTHERS = (
+_TEXT_ALONE = "a text in it looks like JSON by itself: send that text alone as the message's value"
+_AROUND_MESSAGES = (
+    _Kind(
+        lambda top: (
+            top.keys() >= {"topic", "partition", "offset"}
+            and not top.keys().isdisjoint({"payload", "payload_hex"})
+        ),
+        "it looks like a line of `kcat -J`: set framing: kcat",
+    ),
     _Kind(
         _record,
         "it looks like a record of Kafka's as an object, with the message in value: send the "
         "message alone, or, in files, as `kcat -J` writes it, with framing: kcat",
     ),
+    _Kind(
+        lambda top: any(
+            b'"eventSource"' in bytes(top[name]) or "eventSource" in top
+            for name in ("Records", "records")
+            if name in top
+        ),
+        "it is an event of AWS Lambda's, with messages in it: read the stream or topic that they "
+        "come from",
+    ),
+    _Kind(
+        lambda top: top.keys() == {"records"} and b'"value"' in bytes(top["records"]),
+        "it looks like a request to Kafka's REST proxy, with messages in it: read the topic that "
+        "it writes them to",
+    ),
+    _Kind(
+        _has("recordId", "data"),
+        "it looks like a record of Kinesis Data Firehose's transformation, with the message as "
+        "base64 in data: send the message itself",
+    ),
+    _Kind(
+        _has("Type", "TopicArn", "Message"),
+        "it is a notification of Amazon SNS's, with the message in Message: turn on raw message "
+        "delivery for the subscription",
+    ),
+    _Kind(
+        lambda top: (
+            top.keys() >= {"MessageId", "Body"}
+            and not top.keys().isdisjoint({"ReceiptHandle", "MD5OfBody"})
+        ),
+        "it looks like a message as Amazon SQS hands it out, with the message in Body: send that "
+        "alone",
+    ),
+    _Kind(
+        _has("detail-type", "detail"),
+        "it is an event of Amazon EventBridge's, with the message in detail: let the rule's target "
+        "send $.detail alone",
+    ),
+    _Kind(
+        lambda top: "subscription" in top and bytes(top.get("message", b""))[:1] == b"{",
+        "it looks like a push of Google Pub/Sub's, with the message as base64 in message.data: "
+        "send the message itself",
+    ),
+    _Kind(lambda top: "@timestamp" in top and _packed(top), _TEXT_ALONE),
+)
+"""What carries messages of any producer and hands them on in an envelope of its own."""
+_OTHERS = (
+    *_AROUND_MESSAGES,
     _Kind(
         lambda top: (
             _cloud_event(top) and b"debezium" in (bytes(top["type"]) + bytes(top["source"])).lower()
@@ -116,6 +171,10 @@ _OTHERS = (
         _cloud_event,
         "it is a CloudEvent, with no mark of Debezium's: if Debezium wrote it, set its "
         f"value.converter to JsonConverter; of any other, {_ELSEWHERE}",
+    ),
+    _Kind(
+        lambda top: "record" in top and bytes(top.get("type", b"")) == b'"RECORD"',
+        f"it looks like a record of Singer's or Airbyte's: {_ELSEWHERE}",
     ),
     _Kind(_has("magic", "message", "type"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(_has("data", "beforeData", "headers"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
@@ -242,30 +301,10 @@ _OTHERS = (
         "names no table",
     ),
 )
-"""Producers, other than Debezium, whose changes name the operation in a way of their own."""
+"""Transports' envelopes, and producers, other than Debezium, whose changes name the operation in a
+way of their own."""
 _KINDS = (
-    _Kind(
-        lambda top: (
-            top.keys() >= {"topic", "partition", "offset"}
-            and not top.keys().isdisjoint({"payload", "payload_hex"})
-        ),
-        "it looks like a line of `kcat -J`: set framing: kcat",
-    ),
     *_OTHERS,
-    _Kind(
-        lambda top: any(
-            b'"eventSource"' in bytes(top[name]) or "eventSource" in top
-            for name in ("Records", "records")
-            if name in top
-        ),
-        "it is an event of AWS Lambda's, with messages in it: read the stream or topic that they "
-        "come from",
-    ),
-    _Kind(
-        _has("recordId", "data"),
-        "it looks like a record of Kinesis Data Firehose's transformation, with the message as "
-        "base64 in data: send the message itself",
-    ),
     _Kind(
         _wrapped,
         "it looks wrapped by Connect's JsonConverter, in which only Debezium's and GoldenGate's "
@@ -310,10 +349,7 @@ _KINDS = (
         "it looks like a row of TiCDC's Open protocol: keep the message's key, which names its "
         "table (in files, framing: kcat), and set format: ticdc_open",
     ),
-    _Kind(
-        _packed,
-        "a text in it looks like JSON by itself: send that text alone as the message's value",
-    ),
+    _Kind(_packed, _TEXT_ALONE),
     _Kind(
         _row,
         "it looks like a row without an envelope: if Debezium flattened it, set format: debezium "
@@ -331,8 +367,8 @@ def advice(top: TopLevel, headers: Headers = ()) -> str:
 
 
 def advice_on_row(top: TopLevel, headers: Headers = ()) -> str | None:
-    """What to do about a change that would lose its operation if it were taken for a plain row;
-    None if nothing shows that it has one."""
+    """What to do about a change that would lose its operation if it, or what it is wrapped in, were
+    taken for a plain row; None if nothing shows that it has one."""
     return _first(_OTHERS, top, headers)
 
 
@@ -396,6 +432,7 @@ _COMPRESSED = {
 }
 _CANAL = b"\x18\x07\x2a"
 """The first bytes of a CanalPacket of messages: its type, 7, and the beginning of its body."""
+_AGGREGATED = b"\xf3\x89\x9a\xc2"
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0{", b"{\0")
 
 
@@ -410,6 +447,16 @@ def _encoding(value: bytes) -> str | None:
             )
     if value.startswith(_CANAL):
         return "it looks like Canal's Protobuf: set canal.mq.flatMessage to true, which writes JSON"
+    if value.startswith(_AGGREGATED):
+        return (
+            "it looks like records that Kinesis's producer library put together: take them apart "
+            "before they are sent, or set its AggregationEnabled to false"
+        )
+    if value.startswith(b"Struct{"):
+        return (
+            "it is the text of a struct of Connect's, which has no types: set the converter to "
+            "JsonConverter"
+        )
     if value.startswith(_WIDE):
         return "it looks like UTF-16: messages are read as UTF-8"
     if value.lstrip()[:1] == b'"':

@@ -16,6 +16,9 @@ from tests.support.wires import as_dicts
 
 KCAT = {"topic": "a", "partition": 0, "offset": 1, "tstype": "create", "ts": 1, "broker": 0}
 ROW = json.dumps({"type": "INSERT", "isDdl": False, "data": [{"id": "1"}]})
+SNS = {"Type": "Notification", "MessageId": "1", "TopicArn": "arn:aws:sns:t", "Message": ROW}
+PUSHED = {"message": {"data": "e30=", "messageId": "1"}, "subscription": "projects/p"}
+EVENT_BRIDGE = {"version": "0", "id": "1", "detail-type": "change", "source": "shop", "detail": {}}
 DELETE = {"op": "d", "before": {"id": 1}, "after": None, "source": {"connector": "mysql"}}
 EVENT_DATA = json.dumps(
     {
@@ -139,6 +142,17 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "unknown_format", "Cosmos DB's"),
         (Message(b'{"id":7,"message":"[{\\"type\\":\\"INSERT\\"}]","timestamp":"2024"}'),
          "unknown_format", "send that text alone"),
+        (Message(json.dumps(SNS).encode()), "unknown_format", "raw message delivery"),
+        (Message(json.dumps({"MessageId": "1", "ReceiptHandle": "r", "Body": ROW}).encode()),
+         "unknown_format", "with the message in Body"),
+        (Message(json.dumps(PUSHED).encode()), "unknown_format", "Google Pub/Sub's"),
+        (Message(json.dumps(EVENT_BRIDGE).encode()), "unknown_format", "with the message in detail"),
+        (Message(b'{"type":"RECORD","stream":"t","record":{"id":1}}'),
+         "unknown_format", "Singer's or Airbyte's"),
+        (Message(b'{"records":[{"key":{"id":1},"value":{"op":"d"}}]}'),
+         "unknown_format", "Kafka's REST proxy"),
+        (Message(b"Struct{after=Struct{id=1},op=c}"), "unknown_format", "JsonConverter"),
+        (Message(b"\xf3\x89\x9a\xc2\x0a\x01"), "unknown_format", "Kinesis's producer library"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -155,7 +169,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "goldengate without a table", "goldengate by flink", "a cloud event", "debezium's",
          "maxscale's schema", "opengauss", "yandex", "confluent's", "dsql",
          "a record", "a record without a value", "sequin",
-         "changefeed by webhook", "cosmos", "an array within"],
+         "changefeed by webhook", "cosmos", "an array within", "sns", "sqs", "pub/sub",
+         "event bridge", "singer", "rest proxy", "a struct's text", "aggregated"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))
@@ -186,6 +201,21 @@ def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, ad
     assert advice in row["error"]
 
 
+@pytest.mark.parametrize("name", ["canal", "debezium", "maxwell", "wal2json"])
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (f"[{ROW}]".encode(), "cut arrays into their elements"),
+        (json.dumps(ROW).encode(), "StringConverter in place of"),
+    ],
+    ids=["array", "text"],
+)
+def test_the_way_out_is_told_of_what_is_no_object(name: str, value: bytes, advice: str) -> None:
+    [row] = as_dicts(reader_of(name).rows(Message(value, topic="t")))
+    assert row["error_code"] == "bad_shape"
+    assert advice in row["error"]
+
+
 @pytest.mark.parametrize(
     ("sent", "advice"),
     [
@@ -207,6 +237,16 @@ def test_the_way_out_is_told_of_a_format_that_is_set(name: str, value: bytes, ad
         ({"METADATA$ACTION": "DELETE", "ID": 1}, "column METADATA$ACTION"),
         ({"dts_operation_flag": "D", "dts_id": 1}, "column dts_operation_flag"),
         ({"_ab_cdc_deleted_at": "2024-01-02", "id": 1}, "column _ab_cdc_deleted_at"),
+        (SNS, "raw message delivery"),
+        (PUSHED, "Google Pub/Sub's"),
+        (EVENT_BRIDGE, "with the message in detail"),
+        ({"Records": [{"eventSource": "aws:sqs", "body": ROW}]}, "AWS Lambda's"),
+        ({"recordId": "4", "data": "e30="}, "base64 in data"),
+        ({"records": [{"value": {"op": "d"}}]}, "Kafka's REST proxy"),
+        ({"@timestamp": "2025", "message": ROW}, "send that text alone"),
+        ({**KCAT, "key": None, "payload": ROW}, "set framing: kcat"),
+        ({"type": "RECORD", "record": {"id": 1}}, "Singer's or Airbyte's"),
+        ({"message": "hello", "subscription": 7}, "need flattened: true"),
         ({"op_type": "D", "ID": 1}, "need flattened: true"),
         ({"id": 1, "note": "{}"}, "need flattened: true"),
         ({"id": 1}, "need flattened: true"),
@@ -217,7 +257,7 @@ def test_not_every_row_is_to_be_taken_for_a_flattened_one(
 ) -> None:
     """Who follows the advice loses the deletes of the others."""
     [row] = as_dicts(reader_of("debezium").rows(Message(json.dumps(sent).encode(), topic="t")))
-    assert row["error_code"] == "unknown_op"
+    assert row["error_code"] in ("unknown_op", "bad_shape")
     assert advice in row["error"]
     assert ("flattened: true" in row["error"]) is ("flattened" in advice)
 

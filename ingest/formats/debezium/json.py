@@ -216,10 +216,11 @@ class _Debezium:
             event = self._row(inner, block, message=message, warnings=warnings)
             event.op_raw = None
             return event
+        told = advice_on_row(top, message.headers)
         if unfit is not None:
             refuse_named_types(value)
-            raise DecodeError(Code.BAD_SHAPE, f"{unfit}; got {jsontext.excerpt(value)}")
-        told = advice_on_row(top, message.headers)
+            text = f"{unfit}; got {jsontext.excerpt(value)}"
+            raise DecodeError(Code.BAD_SHAPE, text if told is None else f"{text}; {told}")
         raise DecodeError(
             Code.UNKNOWN_OP,
             "expected op with before, after or source, or a message Debezium is known to send, "

@@ -146,7 +146,7 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(json.dumps({"MessageId": "1", "ReceiptHandle": "r", "Body": ROW}).encode()),
          "unknown_format", "with the message in Body"),
         (Message(json.dumps(PUSHED).encode()), "unknown_format", "Google Pub/Sub's"),
-        (Message(json.dumps(EVENT_BRIDGE).encode()), "unknown_format", "with the message in detail"),
+        (Message(json.dumps(EVENT_BRIDGE).encode()), "unknown_format", "in detail: let the rule"),
         (Message(b'{"type":"RECORD","stream":"t","record":{"id":1}}'),
          "unknown_format", "Singer's or Airbyte's"),
         (Message(b'{"records":[{"key":{"id":1},"value":{"op":"d"}}]}'),

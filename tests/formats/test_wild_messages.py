@@ -1142,6 +1142,19 @@ def test_what_maxwell_leaves_out_of_a_row_and_names_in_old_became_null() -> None
         assert row["before"] == {"id": "1", "b": "x", "a": "x"}
 
 
+@pytest.mark.parametrize("key", [b"7", b'"a"', b"Struct{id=7}", b'{"schema":null,"payload":7}'])
+@pytest.mark.parametrize("value", [b"", {"op": "d", "before": None, "source": MYSQL}])
+def test_a_delete_whose_key_is_a_bare_value(key: bytes, value: Any) -> None:
+    """ExtractField takes one column out of the key; which one, nothing tells."""
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    reader = reader_of("debezium", options={"tombstone": "delete"}, order="arrival")
+    ((*_, row),) = [reader.rows(Message(data, topic="s.d.t", key=key))]
+    named = dict(zip((column.name for column in DECODED), row, strict=True))
+    assert named["error_code"] == "no_image"
+    assert "a message key that names no columns" in named["error"]
+    assert "ExtractField" in named["error"]
+
+
 @pytest.mark.parametrize("sequence", [5, {"a": 1}, "5", "[5]", [None, "7"], ["a", "b", "c"]])
 def test_a_sequence_of_any_shape_refuses_no_row(sequence: Any) -> None:
     source = {"connector": "other", "db": "d", "table": "t", "lsn": 7, "sequence": sequence}

@@ -150,7 +150,7 @@ class Rows:
             warnings=warnings,
         )
         if new is None and (op != "delete" or (old is None and key is None)):
-            raise _imageless(op, heading.op_raw)
+            raise _imageless(op, heading.op_raw, keyed=bool(message.key))
         event = row_event(heading, key_columns=key, types=columns.types)
         event.before, event.before_image = old, before_word
         event.after, event.after_image = new, after_word
@@ -320,8 +320,15 @@ def _write_out(
             image[name] = text
 
 
-def _imageless(op: str, op_raw: str | None) -> DecodeError:
-    key = " and no message key" if op == "delete" else ""
+def _imageless(op: str, op_raw: str | None, *, keyed: bool) -> DecodeError:
+    key = ""
+    if op == "delete":
+        key = " and no message key"
+        if keyed:
+            key = (
+                " and a message key that names no columns; let the producer write keys as objects, "
+                "without the transformation ExtractField"
+            )
     text = f"expected an image of the row of op {op_raw or op}, got none{key}"
     return DecodeError(Code.NO_IMAGE, text)
 

@@ -36,6 +36,7 @@ class Columns(NamedTuple):
     - `invented`: for each column, the values that stand for no value in PostgreSQL's row before.
     - `arrays`: the columns whose elements are encoded.
     - `family`: the type family of the connector for which they were built.
+    - `large`: for SQL Server, the columns that `large_values` finds.
     """
 
     types: Types | None
@@ -49,6 +50,7 @@ class Columns(NamedTuple):
     canonical: bool = False
     invented: Mapping[str, frozenset[str]] = {}
     arrays: Mapping[str, ReadArray] = {}
+    large: Mapping[str, bool] = {}
 
     def shape(self, names: tuple[str, ...]) -> Shape:
         """What rows with these columns need, worked out once and remembered."""

@@ -513,6 +513,16 @@ LOSSES = (
         "columns: says which is which",
         mended=True,
     ),
+    Loss(
+        "SQL Server's large values before a change",
+        "its change tables have null for text, ntext and image, and for varchar(max) and its like "
+        "where an update left them: they are left out of the row before, in updates also where no "
+        "more than string or bytes is known of the type; column.propagate.source.type tells it",
+    ),
+    Loss(
+        "SQL Server's computed columns",
+        "its change tables always have null for them: after a snapshot, a change makes them NULL",
+    ),
     Loss("arrays of several dimensions", "those within PostgreSQL's array come as null"),
     Loss(
         "leading zeros of PostgreSQL's bits",

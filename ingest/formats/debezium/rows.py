@@ -35,6 +35,7 @@ from ingest.formats.debezium.unavailable import (
     NotCaptured,
     Placeholder,
     not_captured,
+    not_in_change_table,
     without_cells,
 )
 from ingest.values import jsontext
@@ -136,6 +137,10 @@ class Rows:
                 before=before.columns,
                 after=after.columns,
                 key=keys,
+            )
+        elif columns.family == "sqlserver" and op in ("update", "delete"):
+            lacks = not_in_change_table(
+                before.columns, after.columns, large=columns.large, known=columns.names
             )
         new, after_word = self._after(after, columns, missing, lacks=lacks.after, warnings=warnings)
         old, before_word = self._before(

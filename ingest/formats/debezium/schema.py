@@ -39,7 +39,7 @@ from ingest.formats.debezium.types import (
     read_of_flink,
     zeros,
 )
-from ingest.formats.debezium.unavailable import SET, VALUE
+from ingest.formats.debezium.unavailable import SET, VALUE, large_values
 from ingest.formats.debezium.values import (
     Nested,
     ReadArray,
@@ -185,7 +185,11 @@ class Schemas:
             if not fields:
                 nested[name] = variable_scale
         types = types_of(tuple(columns)) if columns else None
+        large: dict[str, bool] = {}
+        if family == "sqlserver":
+            large = large_values({column.name: column.source_type for column in columns})
         if declared:
+            large = in_any_case(large)
             converts, nested = in_any_case(converts), in_any_case(nested)
             arrays = in_any_case(arrays)
         return Columns(
@@ -199,6 +203,7 @@ class Schemas:
             family,
             invented=made_up,
             arrays=arrays,
+            large=large,
         )
 
     def _column(

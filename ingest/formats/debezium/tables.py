@@ -170,7 +170,7 @@ class Tables:
         group: list[_Sent] = []
         for sent, block, message in found:
             columns = columns_of(images, sent.before, sent.after)
-            if columns is None:
+            if columns is None or _lacks(sent, images):
                 continue
             source = sent.source
             key = self._rows.keys.names(message.key, needed=False) if message.key else None
@@ -229,6 +229,13 @@ class Tables:
         if self._rows.merge and "partial" in words:
             return []
         return _table_changes(table, columns, group, rows=rows, words=words)
+
+
+def _lacks(sent: _Sent, images: Sequence[dict[str, Any] | None]) -> bool:
+    """Whether the row before may lack values: SQL Server's change tables have null for them."""
+    if sent.before is None or family_of_connector(sent.source) != "sqlserver":
+        return False
+    return None in (images[sent.before] or {}).values()
 
 
 class _BeforeWords(NamedTuple):

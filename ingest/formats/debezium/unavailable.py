@@ -9,9 +9,12 @@ forms.
   null.
 - **YugabyteDB.** Its connectors write null for a column that the statement left alone, and a cell
   for any other, `value` beside `set`.
+- **SQL Server** has null in its change tables, from which the connector reads the row before: for
+  `text`, `ntext` and `image` always, for the other large types if an update left them alone.
 
 Sources: Debezium `unavailable.value.placeholder`, UnchangedToastedPlaceholder (3.6); its connector
 for Spanner (KafkaSpannerTableSchemaFactory, 4cbc465);
+https://learn.microsoft.com/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql;
 https://cloud.google.com/spanner/docs/change-streams#value-capture-type;
 https://docs.yugabyte.com/stable/additional-features/change-data-capture/using-logical-replication/transformers/.
 """
@@ -21,13 +24,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ingest.formats.debezium.values import days
 from ingest.values.jsontext import members
+from ingest.values.source_types import parse_type
 from ingest.wire.doubled_names import check_names
 
 DEFAULT = "__debezium_unavailable_value"
@@ -69,6 +73,58 @@ def not_captured(
         both = frozenset(nulls[0] & nulls[1])
         return NotCaptured(both, both)
     return NotCaptured(frozenset(nulls[0]), frozenset(nulls[1]))
+
+
+_ALWAYS = {"text", "ntext", "image"}
+_SIZED = {"varchar", "nvarchar", "varbinary"}
+_LARGE = {"xml", "json", "geometry", "geography", "string", "bytes", "binary"}
+_LARGE |= {f"io.debezium.data.{name}" for name in ("xml", "json")}
+_LARGE |= {f"io.debezium.data.geometry.{name}" for name in ("geometry", "geography")}
+_LONGEST = 8000
+"""Bytes of the longest text of SQL Server that is no large value."""
+
+
+def large_values(types: Mapping[str, str]) -> dict[str, bool]:
+    """The columns, by the names of their types, whose null in a change table of SQL Server may
+    stand for a value: always (True), or if an update left the column alone (False).
+
+    A type that Connect alone named, string or bytes, may be a large one.
+    """
+    found: dict[str, bool] = {}
+    for name, text in types.items():
+        type_ = parse_type(text)
+        if type_.name in _ALWAYS:
+            found[name] = True
+        elif type_.name in _SIZED:
+            length = (*type_.numbers, None)[0]
+            if length is None or not 0 < length <= _LONGEST:
+                found[name] = False
+        elif type_.name in _LARGE and not type_.args:
+            found[name] = False
+    return found
+
+
+def not_in_change_table(
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    *,
+    large: Mapping[str, bool],
+    known: Collection[str],
+) -> NotCaptured:
+    """The columns that SQL Server's change table leaves out of the row before, and that come as
+    null. `known`: the columns that have a type; of others, text alone may be large.
+
+    A column that is NULL after an update was NULL before it too, or it changed and was captured.
+    """
+    found = set()
+    for name, value in (before or {}).items():
+        if value is None:
+            always = large.get(name)
+            new = (after or {}).get(name)
+            untold = always is None and name not in known and new.__class__ is str
+            if always or (new is not None and (always is False or untold)):
+                found.add(name)
+    return NotCaptured(frozenset(found))
 
 
 VALUE, SET = "value", "set"

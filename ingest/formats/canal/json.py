@@ -22,7 +22,7 @@ from ingest.formats.canal.rows import FlavourReaders, RowReaders
 from ingest.formats.canal.tables import NO_CODES, Tables
 from ingest.formats.canal.types import NamedTypes
 from ingest.formats.oms.values import oms_converter, oms_spark_type
-from ingest.formats.ticdc.tso import handle_key_only
+from ingest.formats.ticdc.tso import VIRTUAL_COLUMNS, handle_key_only
 from ingest.values.jsontext import images, parse
 from ingest.wire.contract import (
     SPACES_OF_JSON,
@@ -284,6 +284,7 @@ FORMAT = Format(
             "TiCDC sends their numbers and no members: enum_number; columns: names them",
             mended=True,
         ),
+        VIRTUAL_COLUMNS,
         Loss(
             "zero bytes at the end of a BINARY(n)",
             "the binlog leaves them out, so a key of that type is another than the source's; "

@@ -514,6 +514,17 @@ LOSSES = (
         mended=True,
     ),
     Loss(
+        "generated columns",
+        "PostgreSQL's pgoutput leaves them out of changes, unless the publication says "
+        "publish_generated_columns = stored (18); TiCDC those that are virtual: a value of the "
+        "snapshot stays as it was",
+    ),
+    Loss(
+        "Oracle's CLOB, NCLOB and BLOB",
+        "without lob.enabled=true a snapshot has null for them, or an empty value where they are "
+        "NOT NULL, and an update of such a column alone is not sent",
+    ),
+    Loss(
         "SQL Server's large values before a change",
         "its change tables have null for text, ntext and image, and for varchar(max) and its like "
         "where an update left them: they are left out of the row before, in updates also where no "

@@ -17,7 +17,12 @@ from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.ticdc.columns import Column, OpenRows
-from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso, refuse_compressed
+from ingest.formats.ticdc.tso import (
+    VIRTUAL_COLUMNS,
+    handle_key_only,
+    micros_of_tso,
+    refuse_compressed,
+)
 from ingest.values.jsontext import UNREADABLE, excerpt, parse
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.wire.contract import (
@@ -261,6 +266,7 @@ FORMAT = Format(
     },
     losses=(
         repeats_without_key("the rows of one transaction have one commit timestamp"),
+        VIRTUAL_COLUMNS,
         Loss(
             "labels of ENUM and SET",
             "a column comes as its number and without its members: enum_number",

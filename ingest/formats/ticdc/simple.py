@@ -19,7 +19,12 @@ from ingest.ddl.parse import empties
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.ticdc.schema import read_schema, sql_types
-from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso, refuse_compressed
+from ingest.formats.ticdc.tso import (
+    VIRTUAL_COLUMNS,
+    handle_key_only,
+    micros_of_tso,
+    refuse_compressed,
+)
 from ingest.values import canonical, jsontext
 from ingest.wire.contract import (
     SPACES_OF_JSON,
@@ -264,6 +269,7 @@ FORMAT = Format(
     },
     losses=(
         repeats_without_key("the rows of one transaction have one commit timestamp"),
+        VIRTUAL_COLUMNS,
         Loss(
             "labels of ENUM and SET",
             "a row has their number; BOOTSTRAP and DDL messages alone know the members",

@@ -1,14 +1,16 @@
-"""Parts shared by TiCDC's protocols: TiDB's timestamps, and rows too large to be sent as they
-are."""
+"""Parts shared by TiCDC's protocols: TiDB's timestamps, rows too large to be sent as they are, and
+what rows lack."""
 
 from __future__ import annotations
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.wire.contract import Loss
 from ingest.wire.scalars import Scalar, number_of
 
 _LOGICAL_BITS = 18
 _LZ4 = b"\x04\x22\x4d\x18"
+VIRTUAL_COLUMNS = Loss("virtual generated columns", "TiCDC leaves them out of its rows")
 
 
 def micros_of_tso(given: Scalar) -> int | None:

@@ -5,7 +5,8 @@ only if a before image was asked for, beside `data` or inside it under prefixed 
 come in `control` records, with IncludeTableAlterOperations and IncludeControlDetails.
 
 Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html (2024), and there
-CHAP_Reference.DataTypes.html for the types.
+CHAP_Reference.DataTypes.html for the types, CHAP_Source.PostgreSQL.html, CHAP_Source.MySQL.html and
+CHAP_Source.SQLServer.html for what is lost.
 """
 
 from __future__ import annotations
@@ -274,6 +275,30 @@ FORMAT = Format(
             "changes of a primary key",
             "without a before image (EnableBeforeImage) an update names the new key alone: the row "
             "of the old one stays",
+        ),
+        Loss(
+            "large objects",
+            "limited LOB mode cuts what is longer than its maximum size (LobMaxSize)",
+        ),
+        Loss(
+            "digits of PostgreSQL's NUMERIC",
+            "without a precision it counts as NUMERIC(28,6): further digits are gone",
+        ),
+        Loss(
+            "infinite timestamps",
+            "PostgreSQL's infinity comes as 9999-12-31 23:59:59, -infinity as 4713-01-01 00:00:00 "
+            "BC",
+        ),
+        Loss("MySQL's ENUM and SET", "AWS supports them in a full load alone"),
+        Loss("SQL Server's computed columns", "their changes are not sent"),
+        Loss(
+            "truncates",
+            "those of PostgreSQL and SQL Server are not sent: the rows stay",
+        ),
+        Loss(
+            "tables without a primary key",
+            "PostgreSQL's updates and deletes of them are not sent, nor SQL Server's updates "
+            "without MS-CDC",
         ),
         SPACES_OF_JSON,
     ),

@@ -60,6 +60,16 @@ OF_PRODUCERS = (
     "equal changes of a row",
     "the order of compressed transactions",
     "types of Huawei DRS",
+    "generated columns",
+    "virtual generated columns",
+    "Oracle's CLOB, NCLOB and BLOB",
+    "SQL Server's large values before a change",
+    "SQL Server's computed columns",
+    "large objects",
+    "digits of PostgreSQL's NUMERIC",
+    "infinite timestamps",
+    "MySQL's ENUM and SET",
+    "tables without a primary key",
 )
 """Losses before there is a message: no wire here has such values or changes."""
 OF_ENVELOPES = (

@@ -2,7 +2,7 @@
 
 A source's `columns:` may name any of them; a name that no database has is a slip of the pen, and
 would silently make its column text. Lists: MySQL 8.4, MariaDB 11, TiDB, OceanBase, Oracle 23ai,
-PostgreSQL 17, SQL Server 2022, Db2 11.5, MongoDB, AWS DMS, StreamX, Spark 4.
+PostgreSQL 17, SQL Server 2022, Db2 11.5, Informix 14, MongoDB, AWS DMS, StreamX, Spark 4.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ingest.config.mistakes import nearest
-from ingest.values.source_types import parse_type
+from ingest.values.source_types import is_qualified_datetime, parse_type
 
 _KNOWN = frozenset(
     """
@@ -39,7 +39,7 @@ _KNOWN = frozenset(
     nummultirange tsmultirange tstzmultirange datemultirange cube seg isbn issn ean13 semver
     sql_variant sysname cursor table anydata anytype uritype httpuritype rowtype
     objectid object document int_32 decimal128 regex javascript symbol minkey maxkey
-    wstring unsigned signed
+    wstring unsigned signed lvarchar smallfloat multiset list
     """.split()
 )
 _WORDS = (
@@ -93,6 +93,8 @@ def unknown_type(text: str) -> str | None:
     name = name.rpartition(".")[2]
     first = name.split(" ")[0]
     if name in _KNOWN or name in _WORDS or name.removeprefix("_") in _KNOWN:
+        return None
+    if is_qualified_datetime(name):
         return None
     if first == "interval" or (first in _KNOWN and name.endswith(_ENDINGS)):
         return None

@@ -12,6 +12,10 @@ _ARGS = re.compile(
     r"""((?>'(?:[^'\\]|''|\\.)*+'|"(?:[^"\\]|""|\\.)*+"|[^)'"])*+)\)([^()]*+)$""", re.DOTALL
 )
 _MEMBER = re.compile(r"""'((?:[^'\\]|''|\\.)*)'|"((?:[^"\\]|""|\\.)*)\"""", re.DOTALL)
+_PARTS = r"(?:year|month|day|hour|minute|second|fraction)"
+_QUALIFIED = re.compile(rf"datetime {_PARTS} to {_PARTS}")
+_TO_A_CLOCK = re.compile(r"datetime year to (?:hour|minute|second|fraction)")
+"""Those that have a day and a time of it."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _INT32 = set(
     """
@@ -40,6 +44,7 @@ _DOUBLES = {
     "float8",
     "float32",
     "float64",
+    "smallfloat",
 }
 _BINARY = {"blob", "tinyblob", "mediumblob", "longblob", "binary", "varbinary", "bytea", "raw"} | {
     "long raw",
@@ -120,10 +125,15 @@ def parse_type(text: str) -> SourceType:
     return SourceType(name.removesuffix(" without time zone"), args, unsigned)
 
 
+def is_qualified_datetime(name: str) -> bool:
+    """Whether the name of a type is a DATETIME of Informix: `datetime year to second`."""
+    return _QUALIFIED.fullmatch(name) is not None
+
+
 @lru_cache(maxsize=4096)
 def spark_type(source_type: str, family: str = "mysql") -> str:
-    """The Spark type of a source type; `family` is mysql, oracle, postgres, sqlserver, db2 or
-    streamx.
+    """The Spark type of a source type; `family` is mysql, oracle, postgres, sqlserver, db2,
+    informix or streamx.
 
     Spark's own type names map to themselves. A type without an exact Spark type becomes string.
     """
@@ -133,7 +143,9 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
     if special is not None:
         return special
     if name in {"serial"}:
-        return "int" if family == "postgres" else "decimal(20,0)"
+        return "int" if family in ("postgres", "informix") else "decimal(20,0)"
+    if name == "money" and family == "informix":
+        return decimal_type((*type_.numbers, *(16, 2)[len(type_.numbers) :]))
     if name in _INT32:
         return "bigint" if type_.unsigned and name in _WHOLE_INT32 else "int"
     if name in _INT64:
@@ -153,6 +165,8 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
     zoneless = name == "timestamp" and "without time zone" in " ".join(source_type.lower().split())
     if zoneless or name in {"datetime", "datetime2", "smalldatetime", "timestamp_ntz"}:
         return "timestamp_ntz"
+    if is_qualified_datetime(name):
+        return "timestamp_ntz" if _TO_A_CLOCK.match(name) else "string"
     if name in _INSTANTS or name == "timestamp":
         return "timestamp"
     return "binary" if name in _BINARY else "string"
@@ -196,6 +210,7 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("sqlserver", "bit"): "boolean",
     ("sqlserver", "money"): "decimal(19,4)",
     ("sqlserver", "smallmoney"): "decimal(10,4)",
+    ("informix", "byte"): "binary",
     ("streamx", "date"): "timestamp",
 }
 

@@ -212,6 +212,46 @@ def test_an_identity_column_is_a_number() -> None:
     assert [(c.name, c.type) for c in event.columns or ()] == [("id", "int")]
 
 
+def test_types_of_informix() -> None:
+    """Its SERIAL has 32 bits, where MySQL's has 64 without a sign; its MONEY has a scale."""
+    source = {"connector": "informix", "db": "d", "schema": "informix", "table": "t"}
+    types = {
+        "id": "serial",
+        "wide": "serial8",
+        "price": "money(16,4)",
+        "fee": "MONEY",
+        "made": "datetime year to second",
+        "seen": "DATETIME YEAR TO FRACTION(5)",
+        "day": "datetime year to day",
+        "hour": "datetime hour to second",
+        "note": "lvarchar(300)",
+    }
+    columns = [{"name": name, "typeName": text} for name, text in types.items()]
+    value = {
+        "source": source,
+        "databaseName": "d",
+        "ddl": None,
+        "tableChanges": [
+            {"type": "CREATE", "id": '"d"."informix"."t"', "table": {"columns": columns}}
+        ],
+    }
+    (event,) = events(decoder("debezium"), value)
+    spark = {column.name: column.type for column in event.columns or ()}
+    civil = dict.fromkeys(("made", "seen"), "timestamp_ntz")
+    texts = dict.fromkeys(("day", "hour", "note"), "string")
+    decimals = {"price": "decimal(16,4)", "fee": "decimal(16,2)"}
+    assert spark == {"id": "int", "wide": "bigint", **decimals, **civil, **texts}
+
+
+def test_declared_types_of_informix() -> None:
+    source = {"connector": "informix", "db": "d", "schema": "informix", "table": "t"}
+    types = {"id": "serial", "price": "money", "seen": "datetime year to fraction(5)"}
+    after = {"id": 1, "price": "AfQ=", "seen": 1704164645000006}
+    value = {"op": "c", "source": source, "after": after}
+    (row,) = rows("debezium", value, order="arrival", columns={"d.informix.t": types})
+    assert row["after"] == {"id": "1", "price": "5.00", "seen": "2024-01-02 03:04:05.000006"}
+
+
 def test_a_deleted_row_known_by_another_index() -> None:
     value = {
         **{"action": "D", "schema": "public", "table": "t", "lsn": "0/1"},

@@ -28,7 +28,7 @@ _DEFAULT_DIGITS = {
     ("mysql", "time"): 6,
 }
 _DECIMALS = {"decimal", "numeric", "number", "dec", "fixed"}
-_SCALES = {("sqlserver", "money"): 4, ("sqlserver", "smallmoney"): 4}
+_SCALES = {("sqlserver", "money"): 4, ("sqlserver", "smallmoney"): 4, ("informix", "money"): 2}
 """The digits behind the point of decimals whose type does not name them."""
 _WITHOUT_SCALE = {"money", "decfloat"}
 """Decimals whose scale only a schema tells: for PostgreSQL's money it is a setting."""
@@ -82,9 +82,9 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
         return encoded.boolean
     scale = _SCALES.get((family, type_.name))
     if scale is not None or type_.name in _DECIMALS:
-        if scale is None:
-            scale = type_.numbers[1] if len(type_.numbers) > 1 else 0
-        return _decimal(scale, handling, unsigned=type_.unsigned)
+        if len(type_.numbers) > 1:
+            scale = type_.numbers[1]
+        return _decimal(scale or 0, handling, unsigned=type_.unsigned)
     if type_.name in _WITHOUT_SCALE:
         return encoded.decimal_text if _as_text(handling) else _without_scale
     if type_.unsigned and type_.name in {"bigint", "int64"}:
@@ -95,7 +95,7 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
         return _date
     if spark == "binary":
         return encoded.binary(handling.binary)
-    if type_.name in _CIVIL or (family, type_.name) == ("oracle", "date"):
+    if type_.name in _CIVIL or spark == "timestamp_ntz":
         return _civil(type_, family, handling)
     if spark == "timestamp":
         return _instant(handling)

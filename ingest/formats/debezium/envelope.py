@@ -46,6 +46,7 @@ _FAMILIES = {
     **dict.fromkeys(("oracle", "oracle xstream cdc"), "oracle"),
     "sqlserver": "sqlserver",
     "db2": "db2",
+    "informix": "informix",
     "mongodb": "mongodb",
 }
 

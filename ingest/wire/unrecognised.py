@@ -47,11 +47,22 @@ def _wrapped(top: TopLevel) -> bool:
     return top.keys() <= {"schema", "payload"} and payload.startswith((b"{", b"[", b'"'))
 
 
+_OF_A_CHANGE = ("op", "source", "before", "after")
+
+
 def _packed(top: TopLevel) -> bool:
     """Whether a text in the message is itself JSON; Pulsar's source of Canal packs an array."""
     if bytes(top.get("message", b""))[:3] == b'"[{':
         return True
     return any(bytes(value)[:2] == b'"{' for value in top.values())
+
+
+def _packed_change(top: TopLevel) -> bool:
+    """Whether a text in the message is a change of Debezium's, as its sink to Redis packs each."""
+    return any(
+        text[:2] == b'"{' and all(f'\\"{name}\\":'.encode() in text for name in _OF_A_CHANGE)
+        for text in map(bytes, top.values())
+    )
 
 
 def _cloud_event(top: TopLevel) -> bool:
@@ -156,7 +167,7 @@ _AROUND_MESSAGES = (
         "it looks like a push of Google Pub/Sub's, with the message as base64 in message.data: "
         "send the message itself",
     ),
-    _Kind(lambda top: "@timestamp" in top and _packed(top), _TEXT_ALONE),
+    _Kind(lambda top: _packed_change(top) or ("@timestamp" in top and _packed(top)), _TEXT_ALONE),
 )
 """What carries messages of any producer and hands them on in an envelope of its own."""
 _OTHERS = (

@@ -15,6 +15,7 @@ from tests.support.messages import reader_of
 from tests.support.wires import as_dicts
 
 KCAT = {"topic": "a", "partition": 0, "offset": 1, "tstype": "create", "ts": 1, "broker": 0}
+_PACKED = json.dumps({"before": None, "after": {"id": 1}, "source": {}, "op": "c"})
 ROW = json.dumps({"type": "INSERT", "isDdl": False, "data": [{"id": "1"}]})
 SNS = {"Type": "Notification", "MessageId": "1", "TopicArn": "arn:aws:sns:t", "Message": ROW}
 PUSHED = {"message": {"data": "e30=", "messageId": "1"}, "subscription": "projects/p"}
@@ -249,6 +250,9 @@ def test_the_way_out_is_told_of_what_is_no_object(name: str, value: bytes, advic
         ({"message": "hello", "subscription": 7}, "need flattened: true"),
         ({"op_type": "D", "ID": 1}, "need flattened: true"),
         ({"id": 1, "note": "{}"}, "need flattened: true"),
+        ({"id": 1, "note": '{"op": "c", "after": 1}'}, "need flattened: true"),
+        ({"key": '{"id": 1}', "value": _PACKED}, "send that text alone"),
+        ({'{"id": 1}': _PACKED}, "send that text alone"),
         ({"id": 1}, "need flattened: true"),
     ],
 )

@@ -200,6 +200,24 @@ def test_bytes_of_a_document_in_both_spellings_of_extended_json() -> None:
     assert event.after == {"_id": "5e0", "old": "AQID", "new": "AQID"}
 
 
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [("1.20E+3", "1200"), ("1E-7", "0.0000001"), ("-0E+2", "-0"), ("12.50", "12.50")]
+    + [(same, same) for same in ("NaN", "-Infinity", "1E+6144")],
+)
+def test_a_decimal_of_a_document_is_written_plainly(sent: str, text: str) -> None:
+    document = {"_id": {"$numberDecimal": sent}, "a": {"$numberDecimal": sent}}
+    source = {"connector": "mongodb", "db": "d", "collection": "c", "ord": 1, "ts_ms": 1000}
+    value = {"op": "c", "after": json.dumps(document), "source": source}
+    key = json.dumps({"id": json.dumps(document["_id"])}).encode()
+    (event,) = decoder("debezium")(Message(json.dumps(value).encode(), key=key, topic="t"))
+    assert event.after == {"_id": text, "a": text}
+    (event,) = decoder("debezium")(
+        Message(json.dumps({**value, "op": "d", "after": None}).encode(), key=key, topic="t")
+    )
+    assert (event.key or event.before) == {"_id": text}
+
+
 def test_an_identity_column_is_a_number() -> None:
     table = {"columns": [{"name": "id", "typeName": "int identity"}]}
     value = {

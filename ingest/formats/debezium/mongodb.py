@@ -341,6 +341,11 @@ def _scalar(value: Mapping[str, Any]) -> str | None:
         return _ordinal(inner)
     if word == "$code" and isinstance(inner, str):
         return inner
+    if word == "$numberDecimal" and isinstance(inner, str):
+        try:
+            return canonical.decimal_text(inner)
+        except DecodeError:  # of thousands of zeros
+            return inner
     if word in _WRAPPED and inner is not None and not isinstance(inner, dict | list):
         return plain(inner)
     return None

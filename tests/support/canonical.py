@@ -62,6 +62,7 @@ OF_PRODUCERS = (
     "types of Huawei DRS",
     "generated columns",
     "virtual generated columns",
+    "columns that Oracle does not log",
     "Oracle's CLOB, NCLOB and BLOB",
     "SQL Server's large values before a change",
     "SQL Server's computed columns",

@@ -521,6 +521,11 @@ LOSSES = (
         "snapshot stays as it was",
     ),
     Loss(
+        "columns that Oracle does not log",
+        "of a table without SUPPLEMENTAL LOG DATA (ALL) COLUMNS those that an update left alone "
+        "come as null: they become NULL",
+    ),
+    Loss(
         "Oracle's CLOB, NCLOB and BLOB",
         "without lob.enabled=true a snapshot has null for them, or an empty value where they are "
         "NOT NULL, and an update of such a column alone is not sent",

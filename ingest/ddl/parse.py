@@ -45,7 +45,7 @@ _DIALECT_NAMES = {
     "kingbase": "postgres",
     "dameng": "oracle",
 }
-# gh-ost: _t_gho, _t_ghc, _t_del, with the time in its name under --timestamp-old-table;
+# gh-ost: _t_gho, _t_ghc, _t_ghk, _t_del, with the time in its name under --timestamp-old-table;
 # pt-online-schema-change: _t_new, _t_old.
 _OLD = re.compile(r"_+(.+?)_old", re.IGNORECASE | re.DOTALL)
 _CHANGES_ROWS = re.compile(
@@ -54,7 +54,10 @@ _CHANGES_ROWS = re.compile(
     r"|load(?!\s++index\b))\b",
     re.IGNORECASE | re.DOTALL,
 )
-_GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE | re.DOTALL)
+_GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|ghk|del|new|old)", re.IGNORECASE | re.DOTALL)
+_TIME = re.compile(r"_\d{14}\Z")
+_NAME_MOST = 64
+"""Characters of a MySQL name."""
 _BIN = re.compile(r"BIN\$.{20,24}\$\d+", re.DOTALL)
 """What Oracle calls a dropped table in its recycle bin."""
 _BEFORE = (
@@ -112,7 +115,9 @@ def parse(
     settled = tuple(_settled(clause) for clause in clauses)
     settled = settled or (Clause(kind="unparsed", table=place),)
     shadows = (
-        was.table.name for was, now in zip(clauses, settled, strict=False) if was.table != now.table
+        was.table.name
+        for was, now in zip(clauses, settled, strict=False)
+        if was.table != now.table and was.new_table is None
     )
     first = next((clause.table for clause in settled if clause.table.name), settled[0].table)
     return Statement(text=statement, table=first, clauses=settled, ghost=next(shadows, None))
@@ -170,15 +175,33 @@ def _settled(clause: Clause) -> Clause:
     """The clause as it concerns real tables: housekeeping of ghosts counts for nothing."""
     base, role = ghost(clause.table.name), (clause.table.name or "")[-4:].lower()
     if clause.kind == "rename_table":
-        target = clause.new_table.name if clause.new_table else None
-        if _BIN.fullmatch(target or ""):
+        new = clause.new_table
+        target = (new.name if new else None) or ""
+        if _BIN.fullmatch(target):
             return replace(clause, kind="drop_table", new_table=None)
-        # pt-online-schema-change adds underscores until the name is free.
-        aside = _OLD.fullmatch(target or "")
-        away = (clause.table.name or "") in (ghost(target), aside[1] if aside else None)
+        if new is not None and base and role in ("_del", "_old") and ghost(target) is None:
+            # The table is again what it was before a change: how it differs is not said.
+            return replace(clause, kind="unparsed", table=new, new_table=None)
+        away = _sets_aside(clause.table.name or "", target)
         return replace(clause, kind="ghost") if base is not None or away else clause
     if base is None:
         return clause
     if role in ("_gho", "_new") and clause.kind not in ("create_table", "drop_table", "truncate"):
         return replace(clause, table=clause.table._replace(name=base))
     return replace(clause, kind="ghost", columns=(), keys=())
+
+
+def _sets_aside(table: str, name: str) -> bool:
+    """Whether an online schema change calls the table so that it replaces.
+
+    gh-ost cuts what is too long, and calls a table `_t_rev_del` whose change it takes back;
+    pt-online-schema-change adds underscores until the name is free.
+    """
+    shadow, old = _GHOST.fullmatch(name), _OLD.fullmatch(name)
+    if shadow is None or not table:
+        return False
+    core = name[1:-4]
+    bases = {core, core.removesuffix("_rev")}
+    bases |= {shadow[1], old[1] if old else core, *(_TIME.sub("", base) for base in bases)}
+    cut = len(name) == _NAME_MOST
+    return any(table == base or (cut and table.startswith(base)) for base in bases)

@@ -172,6 +172,7 @@ def test_dialect_of_a_database(db_type: str | None, dialect: str) -> None:
     [
         ("_parcel_gho", "parcel"),
         ("_parcel_ghc", "parcel"),
+        ("_parcel_ghk", "parcel"),
         ("_parcel_del", "parcel"),
         ("_parcel_20240229010203_del", "parcel"),
         ("_parcel_new", "parcel"),

@@ -40,12 +40,21 @@ def read_modify(reader: TokenReader, table: TableName) -> list[Clause]:
     if stored or reader.at_any({"PARTITION", "SUBPARTITION", "CONSTRAINT", "DEFAULT", "UNIQUE"}):
         return passed_over(reader, table)
     reader.accept("COLUMN")
-    reader.accept("IF", "EXISTS")
+    if_exists = reader.accept("IF", "EXISTS")
     if reader.at("("):
         elements = read_elements(reader, strict=True)
     else:
         elements = [read_column(reader, strict=True)]
-    return [clause for element in elements for clause in _modified(element, table)]
+    clauses = [clause for element in elements for clause in _modified(element, table)]
+    return _guarded(clauses) if if_exists else clauses
+
+
+def _guarded(clauses: list[Clause], name: str | None = None) -> list[Clause]:
+    """The clauses where IF EXISTS stood before the column, or before `name`."""
+    return [
+        replace(each, if_exists=name or each.column.name) if each.column is not None else each
+        for each in clauses
+    ]
 
 
 def _modified(element: Element, table: TableName) -> list[Clause]:
@@ -70,14 +79,15 @@ def _modified(element: Element, table: TableName) -> list[Clause]:
 def read_change(reader: TokenReader, table: TableName) -> list[Clause]:
     """MySQL: `CHANGE old new INT`; a rename only where the names differ."""
     reader.accept("COLUMN")
-    reader.accept("IF", "EXISTS")
+    if_exists = reader.accept("IF", "EXISTS")
     old = reader.column()
     changed = _modified(read_column(reader, strict=True), table)
     new = changed[0].column
-    if new is None or new.name.lower() == old.lower():
-        return changed
-    renamed = Clause(kind="rename_column", table=table, column=Column(name=old), new_name=new.name)
-    return [renamed, *changed]
+    if new is not None and new.name.lower() != old.lower():
+        column = Column(name=old)
+        renamed = Clause(kind="rename_column", table=table, column=column, new_name=new.name)
+        changed = [renamed, *changed]
+    return _guarded(changed, old) if if_exists else changed
 
 
 def read_alter(reader: TokenReader, table: TableName) -> list[Clause]:
@@ -304,8 +314,9 @@ def _continued(reader: TokenReader, table: TableName, verb: str, *, last: Kind) 
         return _add(reader, table)
     if last == "drop_column" and not reader.at("CONSTRAINT"):
         reader.accept("COLUMN")
-        reader.accept("IF", "EXISTS")
-        return [Clause(kind=last, table=table, column=Column(name=reader.name()))]
+        if_exists = reader.accept("IF", "EXISTS")
+        dropped = [Clause(kind=last, table=table, column=Column(name=reader.name()))]
+        return _guarded(dropped) if if_exists else dropped
     return _drop(reader, table)
 
 
@@ -492,8 +503,9 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
     named = reader.accept("COLUMN")
     if reader.dialect == "tsql" and not named:
         return [_unconstrained(reader, table)]
-    reader.accept("IF", "EXISTS")
-    return _dropped(reader, table)
+    if_exists = reader.accept("IF", "EXISTS")
+    dropped = _dropped(reader, table)
+    return _guarded(dropped) if if_exists else dropped
 
 
 def _dropped(reader: TokenReader, table: TableName) -> list[Clause]:
@@ -529,11 +541,12 @@ def _rename(reader: TokenReader, table: TableName) -> list[Clause]:
     if not column and (reader.accept("TO") or reader.accept("AS") or reader.accept("=")):
         return [Clause(kind="rename_table", table=table, new_table=_beside(reader, table))]
     if column or reader.at("TO", ahead=1):
-        reader.accept("IF", "EXISTS")
+        if_exists = reader.accept("IF", "EXISTS")
         old = Column(name=reader.name())
         reader.expect("TO")
         new = reader.name()
-        return [Clause(kind="rename_column", table=table, column=old, new_name=new)]
+        renamed = [Clause(kind="rename_column", table=table, column=old, new_name=new)]
+        return _guarded(renamed) if if_exists else renamed
     return [Clause(kind="rename_table", table=table, new_table=_beside(reader, table))]
 
 

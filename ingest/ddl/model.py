@@ -55,7 +55,7 @@ class Clause:
     key. `using` is what the source computed a column's present values by: the conversion that
     PostgreSQL was told to apply, where it is not a plain cast, or a generated column's expression.
     `if_not_exists` of a created table or an added column: if it was there already, nothing
-    happened.
+    happened. `if_exists` is the column without which nothing happened: IF EXISTS.
     """
 
     kind: Kind
@@ -67,6 +67,7 @@ class Clause:
     keys: tuple[str, ...] = ()
     using: str | None = None
     if_not_exists: bool = False
+    if_exists: str | None = None
 
     @property
     def risk(self) -> Risk:

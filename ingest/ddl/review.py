@@ -58,6 +58,7 @@ class _Picture:
     keys: set[str]
     dialect: str
     later: Sequence[LineageEntry]
+    nothing: frozenset[Clause]
 
     def gold_type(self, column: Column) -> str | None:
         """The Spark type the column should have: the table's own declaration comes first."""
@@ -101,13 +102,14 @@ def review(
 
     `columns` maps the gold table's columns to Spark types;
     `source_types` maps columns to the source types known before, which tells a shorter VARCHAR
-    from a longer one, and a column that IF NOT EXISTS adds from one that it leaves;
+    from a longer one, and by IF [NOT] EXISTS what happened from what did not;
     `declared`, `exclude` and `keys` are the table's own in the configuration;
     `dialect` is that of the statement; `later` are the changes in force from behind it, by which
     its columns may be called otherwise today.
     Clauses of other tables than the statement's first stand with their class and nothing proposed.
     """
     named = [c.keys for c in statement.clauses if c.kind == "change_key" and c.keys]
+    known, here = lowered(source_types or ()), lowered(columns)
     picture = _Picture(
         columns={name.lower(): (name, canonical_type(type_)) for name, type_ in columns.items()},
         source_types={name.lower(): type_ for name, type_ in (source_types or {}).items()},
@@ -116,6 +118,11 @@ def review(
         keys=lowered(named[-1] if named else keys),
         dialect=dialect,
         later=later,
+        nothing=frozenset(
+            clause
+            for clause in statement.clauses
+            if clause.if_exists and changes_nothing(clause, known, here)
+        ),
     )
     outcomes = tuple(
         _outcome(clause, picture, own=clause.table.folded() == statement.table.folded())
@@ -128,9 +135,14 @@ def review(
     )
 
 
-def changes_nothing(clause: Clause, known: Collection[str]) -> bool:
-    """Whether a column was to be added if it did not exist, and is among the source's known columns
-    (lower case)."""
+def changes_nothing(clause: Clause, known: Collection[str], columns: Collection[str] = ()) -> bool:
+    """Whether a column was to be added if it did not exist, and is among the source's columns; or
+    was to be changed if it existed, and is neither among these nor among gold's. `known`: the
+    source's columns before the statement, none if they are not known; `columns`: gold's, both in
+    lower case."""
+    if clause.if_exists is not None:
+        name = clause.if_exists.lower()
+        return bool(known) and name not in known and name not in columns
     column = clause.column
     return clause.if_not_exists and column is not None and column.name.lower() in known
 
@@ -147,6 +159,11 @@ def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
         if clause.kind == "rename_column" and clause.new_name is not None:
             picture.exclude.add(clause.new_name.lower())
             note += f", and so is {clause.new_name}"
+        return Outcome(clause=clause, risk="none", note=note)
+    if clause in picture.nothing:
+        note = (
+            f"the source has no column {clause.if_exists}, and IF EXISTS leaves the table as it is"
+        )
         return Outcome(clause=clause, risk="none", note=note)
     return judge(clause, column, picture)
 

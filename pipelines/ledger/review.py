@@ -59,7 +59,8 @@ def reviewed(ledger: Ledger, entry: Entry, route: Route) -> Entry:
     known = _Known(route.columns, columns, keys, hidden, later)
     outcome = _review(entry, statement, known, types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
-    done = [clause for clause in statement.clauses if not changes_nothing(clause, types)]
+    here = lowered(columns)
+    done = [clause for clause in statement.clauses if not changes_nothing(clause, types, here)]
     stated = schema_changes(done, declared)
     effects = effects_on(stated, columns, keys, exclude=hidden, later=later)
     stated_on_target = replace(entry, target=route.target, effects=effects)
@@ -123,8 +124,8 @@ def _declared_otherwise(
 def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChange, ...]:
     """What a review of the entry proposes for its target's columns as they are now.
 
-    Silver is asked for the source's own types only where a column is added if it does not exist:
-    otherwise they say how large a risk is, but change nothing in the proposal.
+    Silver is asked for the source's own types only where a clause says IF [NOT] EXISTS: otherwise
+    they say how large a risk is, but change nothing in the proposal.
     """
     columns = columns_of(ledger.warehouse, route.target) or {}
     keys = keys_of(ledger.warehouse, route.target) or route.keys or ()
@@ -134,8 +135,7 @@ def proposed_now(ledger: Ledger, entry: Entry, route: Route) -> tuple[ColumnChan
     else:
         known = _Known(route.columns, columns, keys, _excluded_at(ledger, entry), later)
         statement = _statement(ledger, entry, columns)
-        guarded = any(c.column and c.if_not_exists for c in statement.clauses)
-        types = _source_types(ledger, entry, statement) if guarded else None
+        types = _source_types(ledger, entry, statement) if _guarded(statement) else None
         proposed = _review(entry, statement, known, types=types).proposed
     return _on_target(ledger, entry, proposed, columns=columns)
 
@@ -171,7 +171,32 @@ def _statement(ledger: Ledger, entry: Entry, columns: Mapping[str, str]) -> Stat
     statement = ledger.statement(entry)
     if entry.recreates:
         return generations.columns_as_clauses(statement, columns)
-    return statement
+    if not any(clause.if_exists for clause in statement.clauses):
+        return statement
+    # What an earlier change brought is there, whether or not it was let in.
+    there = _brought_before(ledger, entry)
+    clauses = (
+        replace(c, if_exists=None) if (c.if_exists or "").lower() in there else c
+        for c in statement.clauses
+    )
+    return replace(statement, clauses=tuple(clauses))
+
+
+def _brought_before(ledger: Ledger, entry: Entry) -> set[str | None]:
+    """The names, in lower case, that columns got by changes before the entry's, and still have."""
+    found: set[str | None] = set()
+    for other in sorted(ledger.of(entry.table), key=lambda other: other.place):
+        if other.place >= entry.place:
+            break
+        for effect in other.effects:
+            found.discard(frees(effect))
+            found.add(brings(effect))
+    return found - {None}
+
+
+def _guarded(statement: Statement) -> bool:
+    """Whether what a clause does depends on which columns the source has."""
+    return any(c.if_exists or (c.column and c.if_not_exists) for c in statement.clauses)
 
 
 class _Known(NamedTuple):
@@ -211,17 +236,16 @@ def _excluded_at(ledger: Ledger, entry: Entry) -> list[str]:
 
 
 def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[str, str]:
-    """The source types that the columns modified by the statement, or added if they do not exist,
-    had before it, from messages and statements before it."""
+    """The source types that columns had before the statement, by messages and statements before it
+    that name those which it modifies, or changes IF [NOT] EXISTS; none if it does neither."""
     names = {
         clause.column.name.lower()
         for clause in statement.clauses
-        if clause.kind in ("modify_column", "add_column") and clause.column is not None
+        if clause.column is not None
+        if clause.if_exists or clause.kind in ("modify_column", "add_column")
     }
-    asked = any(
-        c.kind == "modify_column" or (c.column and c.if_not_exists) for c in statement.clauses
-    )
-    if not asked or entry.pos is None:
+    modified = any(clause.kind == "modify_column" for clause in statement.clauses)
+    if not (modified or _guarded(statement)) or entry.pos is None:
         return {}
     since, types = types_before(ledger.warehouse, entry)
     earlier = [
@@ -232,7 +256,7 @@ def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[st
     ]
     for other in sorted(earlier, key=lambda other: other.place):
         types = types_after(ledger.statement(other), {} if other.recreates else types)
-    return {name: type_ for name, type_ in types.items() if name in names}
+    return types
 
 
 def _as_stored(

@@ -118,6 +118,8 @@ def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) ->
 def types_after(read: Statement, before: Mapping[str, str]) -> dict[str, str]:
     """The source types that columns, in lower case, have after a statement."""
     types = dict(before)
+    done = (c for c in read.clauses if c.if_exists is None or not changes_nothing(c, before))
+    read = replace(read, clauses=tuple(replace(clause, if_exists=None) for clause in done))
     for change in schema_changes(read.clauses, {}):
         if isinstance(change, FreezeTable):
             types = {}
@@ -129,7 +131,8 @@ def types_after(read: Statement, before: Mapping[str, str]) -> dict[str, str]:
 
 def given_types(read: Statement, before: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The columns to which a statement gives a type, each with the type as written. `before`: the
-    types that columns, in lower case, had: IF NOT EXISTS leaves what is there."""
+    types that columns, in lower case, had: IF NOT EXISTS leaves what is there, and IF EXISTS does
+    nothing without it."""
     for clause in read.clauses:
         created_before = clause.kind == "create_table" and clause.if_not_exists and before
         if created_before or changes_nothing(clause, before):

@@ -102,6 +102,8 @@ def test_types_that_columns_have_after_statements() -> None:
         ),
         ("ALTER TABLE t DROP COLUMN b", {"id": "int", "a": "text"}),
         ("ALTER TABLE t ADD COLUMN IF NOT EXISTS b int", {"id": "int", "a": "text", "b": "int"}),
+        ("ALTER TABLE t CHANGE IF EXISTS c a int", {"id": "int", "a": "text", "b": "int"}),
+        ("ALTER TABLE t CHANGE IF EXISTS B c bigint", {"id": "int", "a": "text", "c": "bigint"}),
         ("DROP TABLE t", {}),
         ("CREATE TABLE IF NOT EXISTS t (id bigint)", {"id": "bigint"}),
     ):

@@ -80,7 +80,8 @@ def _larger(text: str, most: int) -> bool:
 def truncated_tables(event: Event, *, default: str | None) -> list[Event]:
     """The event as its statement means it: one truncate for each table that it empties.
 
-    A schema change that also empties tables (`ALTER …; TRUNCATE t`) is followed by its truncates.
+    A schema change that also empties tables (`ALTER …; TRUNCATE t`, or the other way round) is
+    followed by its truncates.
     `default`: the table of messages that name none. Raises bad_shape if the statement of a truncate
     cannot be read, or nobody names the table.
     """
@@ -96,8 +97,9 @@ def truncated_tables(event: Event, *, default: str | None) -> list[Event]:
                 Code.BAD_SHAPE,
                 f"expected a TRUNCATE that says which tables it empties, got {sql[:80]!r}",
             )
+        # The change stands first: the ledger knows both by one id, and enters the first.
         rest = [_as_change(event)] if said.more or not said.tables else []
-        return [*(_of(event, table) for table in said.tables), *rest]
+        return [*rest, *(_of(event, table) for table in said.tables)]
     if event.op != "ddl" or sql is None or _WORD.search(sql) is None:
         return [event]
     said = _said(sql, event)

@@ -8,6 +8,8 @@ import pytest
 
 from ingest.config.sources import Source
 from ingest.ddl.parse import Statement, TableName, parse
+from ingest.decode.truncates import truncated_tables
+from ingest.events import Event
 from ingest.limits import Limits
 from ingest.names import SourceTable
 from ingest.position import SNAPSHOT, STREAMED
@@ -53,6 +55,22 @@ def test_67_a_message_that_names_no_database_is_of_the_table_all_the_same() -> N
     unnamed = {**row("ALTER TABLE shop.orders ADD COLUMN c int", STREAMED), "db": None}
     [(entry, _)] = _read(SHOP, unnamed)
     assert (entry.table.db, entry.table.table) == (None, "orders")
+
+
+@pytest.mark.parametrize(
+    ("statement", "op"),
+    [
+        ("TRUNCATE orders; ALTER TABLE orders DROP COLUMN c", "truncate"),
+        ("ALTER TABLE orders DROP COLUMN c; TRUNCATE orders", "ddl"),
+    ],
+)
+def test_57_a_statement_beside_a_truncate_is_entered(statement: str, op: str) -> None:
+    event = Event(op=op, db="shop", table="orders", ddl=statement)
+    made = truncated_tables(event, default=None)
+    assert sorted(each.op for each in made) == ["ddl", "truncate"]
+    # Those of one message have one id, and the first counts.
+    (first, read), *_ = _read(SHOP, {**row(statement, STREAMED), "op": made[0].op})
+    assert (first.kind, read.kind) == ("unparsed", "drop_column")
 
 
 @pytest.mark.parametrize(

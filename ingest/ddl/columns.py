@@ -472,7 +472,7 @@ _WRITTEN_ANEW = set(
     """.split()
 )
 _SAME_ANEW = {"jsonb": {"{}", "[]", '""', "null", "true", "false"}}
-"""Values that PostgreSQL writes as they were given, where it writes most anew."""
+"""Values that databases write as they were given, where they write most anew."""
 _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
 _BITS_MOST = 64
 """Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
@@ -539,6 +539,11 @@ def literal_default(
         literal = literal and _cast(literal, cast, type_ or "string", dialect=dialect)
     if literal is None or _only_source_reads(literal, source_type or "", dialect):
         return None
+    if type_ == "string" and parse_type(source_type or "").name == "json":
+        # MySQL takes it in parentheses alone; where there are none, MariaDB keeps the text.
+        anew = dialect in ("oracle", "tsql") or (dialect == "mysql" and tokens[0].text == "(")
+        if anew and literal.kind == "string" and literal.text not in _SAME_ANEW["jsonb"]:
+            return None
     if dialect == "oracle" and literal.kind == "string" and not literal.text:
         return None, None  # Oracle has no empty text: it is NULL
     if dialect == "oracle" and parse_type(source_type or "").name == "raw":
@@ -546,6 +551,9 @@ def literal_default(
     text = _canonical(literal, source_type or "", type_ or "string", dialect=dialect)
     if type_ == "timestamp_ntz" and text is not None and text.endswith("Z"):
         text = _without_zone(literal.text) if _passes_zone_over(tokens, dialect) else None
+    if dialect == "tsql" and type_ == "timestamp" and text is not None:
+        # An instant without an offset is of UTC.
+        text = text if text.endswith("Z") else civil_text(f"{text}Z", [])
     return None if text is None else (_padded(text, source_type or "", dialect), None)
 
 

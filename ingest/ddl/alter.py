@@ -224,6 +224,13 @@ _EMPTY = {
     "longblob",
     "varbinary",
 }
+# What no bytes, or bytes of zero, are as text.
+_ZEROS = {
+    "json": "null",
+    "inet4": "0.0.0.0",
+    "inet6": "::",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+}
 # What ALTER COLUMN sets, drops or adds that changes no value.
 _PROPERTIES = set(
     """
@@ -454,9 +461,7 @@ def _implicit(type_: str | None, source_type: str) -> str | None:
         return time_text("00:00:00")
     if read.name == "binary":
         return base64_of(bytes(_binary_size(source_type)))
-    if read.name == "json":
-        return "null"
-    return "" if read.name in _EMPTY else None
+    return "" if read.name in _EMPTY else _ZEROS.get(read.name)
 
 
 def _binary_size(source_type: str) -> int:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from ingest.ddl.model import Column
@@ -707,7 +708,17 @@ def _canonical(token: Token, source_type: str, type_: str, *, dialect: str) -> s
         return text if plain and not (plain[1] and dialect == "oracle") else None
     if name == "uuid":
         return text.lower() if _UUID.fullmatch(text) else None
+    if name in ("inet", "inet4", "inet6"):
+        return _address(text)
     return text
+
+
+def _address(text: str) -> str | None:
+    """An address of a network; None where the source writes it otherwise."""
+    try:
+        return text if str(ip_address(text)) == text else None
+    except ValueError:
+        return None
 
 
 def _exact(text: str, source_type: str, type_: str, *, dialect: str) -> str | None:

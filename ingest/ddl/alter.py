@@ -242,7 +242,7 @@ _PROPERTIES = set(
 # What SET says of how a table is stored.
 _SETTINGS = set(
     """
-    TABLESPACE LOGGED UNLOGGED WITH WITHOUT ACCESS INTERVAL PARTITIONING SUBPARTITION STORE
+    TABLESPACE WITH WITHOUT ACCESS INTERVAL PARTITIONING SUBPARTITION STORE
     TABLEGROUP TIFLASH HYPO DISTRIBUTED OPTIONS COMMENT TABLE_MODE LOCALITY PRIMARY_ZONE REPLICA_NUM
     BLOCK_SIZE COMPRESSION USE_BLOOM_FILTER PROGRESSIVE_MERGE_NUM TABLET_SIZE PCTFREE TTL CACHED
     UNCACHED (
@@ -568,6 +568,8 @@ def _set(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.accept("SCHEMA"):
         moved = table._replace(schema=reader.name())
         return [Clause(kind="rename_table", table=table, new_table=moved)]
+    if reader.accept("LOGGED") or reader.accept("UNLOGGED"):
+        return _moved(reader, table)
     if not (reader.at_any(_SETTINGS) or reader.at("=", ahead=1)):
         raise Unread(f"expected what is set of the table, got {reader.peek().text!r}")
     return passed_over(reader, table)
@@ -587,6 +589,8 @@ def _moved(reader: TokenReader, table: TableName, verb: str = "") -> list[Clause
 def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
     if verb in ("EXCHANGE", "SWITCH"):
         return _exchanged(reader, table)
+    if verb == "ENGINE" and (reader.at("=", "BLACKHOLE") or reader.at("BLACKHOLE")):
+        return _moved(reader, table)
     if verb == "CONVERT" and reader.accept("TO"):
         if not (reader.accept("CHARACTER", "SET") or reader.accept("CHARSET")):
             raise Unread(f"expected a character set, got {reader.peek().text!r}")

@@ -224,7 +224,7 @@ def _alters_unnamed(reader: TokenReader) -> bool:
         return False
     if reader.at_any({"SCHEMA", "DATABASE"}):
         return bool(_passed(reader, ("RENAME", "TO"), ("MODIFY", "NAME")))
-    if not reader.at("TYPE") or reader.dialect != "postgres":
+    if not reader.at("TYPE") or reader.dialect not in ("postgres", "oracle"):
         return False
     found = _passed(reader, ("RENAME", "VALUE"), ("ATTRIBUTE",), ("CASCADE",))
     return ("RENAME", "VALUE") in found or len(found) == 2
@@ -310,6 +310,8 @@ def _drops_unnamed(reader: TokenReader) -> bool:
     if reader.dialect == "postgres":
         types = reader.at_any(_TYPES) and bool(_passed(reader, ("CASCADE",)))
         return types or reader.at("OWNED", "BY")
+    if reader.dialect == "oracle" and reader.at_any({"CLUSTER", "TYPE"}):
+        return bool(_passed(reader, ("INCLUDING", "TABLES"), ("FORCE",)))
     if reader.at("TABLESPACE"):
         return reader.dialect == "db2" or bool(_passed(reader, ("INCLUDING", "CONTENTS")))
     return False
@@ -358,10 +360,11 @@ def _rename(reader: TokenReader) -> list[Clause]:
 
 def _truncate(reader: TokenReader) -> list[Clause]:
     if reader.at("CLUSTER") and reader.at_name(1):
-        return _rest(reader)
+        return _unknown(reader)
     reader.accept("TABLE")
     reader.accept("IF", "EXISTS")
     tables: list[TableName] = []
+    more: list[Clause] = []
     while not tables or reader.accept(","):
         reader.accept("ONLY")
         tables.append(reader.table())
@@ -371,8 +374,11 @@ def _truncate(reader: TokenReader) -> list[Clause]:
     while not (parts or reader.at_end()):
         if reader.peek().kind != "number" and not reader.at_any(_AFTER_TRUNCATED):
             raise Unread(f"expected the end of a TRUNCATE, got {reader.peek().text!r}")
+        if reader.at("CASCADE"):  # the tables that refer to these, too
+            more = _unknown(reader)
         reader.take()
-    return [Clause(kind="change_partition" if parts else "truncate", table=t) for t in tables]
+    kind: Kind = "change_partition" if parts else "truncate"
+    return [*(Clause(kind=kind, table=table) for table in tables), *more]
 
 
 def _comment(reader: TokenReader) -> list[Clause]:

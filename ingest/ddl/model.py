@@ -78,14 +78,19 @@ class Clause:
 class Statement:
     """A DDL text, read. `kind` and `risk` are those of its worst clause, the first of equals.
 
-    `table` is the first table named, or the message's; `ghost` names the shadow table the text
-    altered, where `table` is the table it stands for.
+    `table` is the first table named, or the message's; `ghosts` names, by the table for which it
+    stands, each shadow table that the text altered.
     """
 
     text: str
     table: TableName
     clauses: tuple[Clause, ...]
-    ghost: str | None = None
+    ghosts: tuple[tuple[TableName, str], ...] = ()
+
+    @property
+    def ghost(self) -> str | None:
+        """The shadow table that the text altered, where `table` is the table it stands for."""
+        return dict(self.ghosts).get(self.table)
 
     @property
     def kind(self) -> Kind:

@@ -112,15 +112,23 @@ def parse(
             clauses += in_steps(read_statement(reader))
     except Unread:
         clauses.append(Clause(kind="unparsed", table=place))
-    settled = tuple(_settled(clause) for clause in clauses)
-    settled = settled or (Clause(kind="unparsed", table=place),)
-    shadows = (
-        was.table.name
-        for was, now in zip(clauses, settled, strict=False)
-        if was.table != now.table and was.new_table is None
-    )
+    clauses = clauses or [Clause(kind="unparsed", table=place)]
+    settled = [_settled(clause) for clause in clauses]
+    changed = (now.kind != "other" for now in settled)
+    own = {was.table for was, really in zip(clauses, changed, strict=True) if really}
+    ghosts: dict[TableName, str] = {}
+    for number, was in enumerate(clauses):
+        base = settled[number].table
+        if base == was.table or was.new_table is not None:
+            continue
+        if base in own:  # it takes part itself
+            settled[number] = replace(was, kind="ghost", columns=(), keys=())
+        else:
+            ghosts.setdefault(base, was.table.name or "")
     first = next((clause.table for clause in settled if clause.table.name), settled[0].table)
-    return Statement(text=statement, table=first, clauses=settled, ghost=next(shadows, None))
+    return Statement(
+        text=statement, table=first, clauses=tuple(settled), ghosts=tuple(ghosts.items())
+    )
 
 
 def ghost(table: str | None) -> str | None:

@@ -190,6 +190,15 @@ def test_ghost_tables(name: str | None, base: str | None) -> None:
     assert ghost(name) == base
 
 
+def test_a_table_beside_another_ones_shadow_is_none() -> None:
+    found = parse("ALTER TABLE _parcel_gho ADD a INT; ALTER TABLE crate DROP b")
+    parts = [found.of(table) for table in found.tables]
+    assert [(part.table.name, part.ghost) for part in parts] == [
+        ("parcel", "_parcel_gho"),
+        ("crate", None),
+    ]
+
+
 def test_statement_of_one_of_its_tables() -> None:
     found = parse("ALTER TABLE a DROP x; ALTER TABLE b ADD y INT", db="d")
     first, second = TableName("d", None, "a"), TableName("d", None, "b")

@@ -128,7 +128,7 @@ SYNONYMS = {
     ("oracle", "smallint"): "number(38,0)",
 }
 # Words that a name follows.
-_NAMED = {"CONSTRAINT", "COLLATE", "CHARSET", "COMPRESSION", "TABLESPACE"}
+_NAMED = {"CONSTRAINT", "COLLATE", "CHARSET", "COMPRESSION", "COMPRESSION_DICTIONARY", "TABLESPACE"}
 _ORACLE_NUMBERS = {"float", "real", "double precision"}
 """Oracle's other names of numbers, which are decimals there and come as text."""
 _SERIALS = {"serial", "bigserial", "smallserial", "serial2", "serial4", "serial8"}
@@ -356,7 +356,7 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
         pass
     elif reader.accept("CHARACTER", "SET") or reader.accept("IDENTIFIED", "BY"):
         reader.take()
-    elif reader.at_any(_NAMED):
+    elif reader.at_any(_NAMED) or reader.at("COMPRESSED", "="):
         reader.take()
         reader.accept("=")
         reader.take()

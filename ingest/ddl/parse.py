@@ -61,7 +61,7 @@ _NAME_MOST = 64
 _BIN = re.compile(r"BIN\$.{20,24}\$\d+", re.DOTALL)
 """What Oracle calls a dropped table in its recycle bin."""
 _BEFORE = (
-    r"(?>\s|;|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
+    r"(?>\s|;|/\*(?!M?!(?!99999)).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
     r"(?:/\*M?!\d*\s*)?"
     # MariaDB's settings of one statement.
     r"(?>SET\s+STATEMENT\s(?:'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|[^'\";])*?\sFOR\s+)?"

@@ -47,10 +47,10 @@ _VERBS = {
 _NONE = frozenset[str]()
 _NOUNS = {"STORAGE", "ALL", "INDEX", "VALUES", "SUBPARTITION", "OVERFLOW", "IDENTITY"}
 _BY_NUMBER = re.compile(r"\\(?:\\|([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6}))")
-# What is never closed goes on to the end of the text.
+# What is never closed goes on to the end of the text. No server is of version 99999 or above.
 _EXECUTABLE = re.compile(
     r"(?P<quote>'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\"(?:[^\"\\]|\"\"|\\.)*+(?:\"|\Z)|`[^`]*+(?:`|\Z))"
-    r"|(?P<open>/\*M?!\d*|/\*T!(?:\[[\w,]*\])?)|(?P<hint>/\*\+)"
+    r"|(?P<open>/\*M?!(?!99999)\d*|/\*T!(?:\[[\w,]*\])?)|(?P<hint>/\*\+)"
     r"|(?P<comment>/\*.*?(?:\*/|\Z))|(?P<close>\*/)",
     re.DOTALL,
 )

@@ -94,6 +94,7 @@ def test_truncates_are_told_without_parsing(case: dict[str, Any]) -> None:
         ("truncate`t`", True),
         ("TRUNCATE TABLE [dbo].[t]", True),
         ("/*!50000 TRUNCATE TABLE t */", True),
+        ("/*!999999 TRUNCATE TABLE t */", False),
         ("TRUNCATE", False),
         ("TRUNCATED t", False),
         ("-- TRUNCATE t", False),

@@ -11,10 +11,12 @@ from functools import lru_cache
 
 MASK = "***"
 _QUOTED = r"""N?(?:'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|0x[0-9a-fA-F]++)"""
+# White space and comments; one that nothing closes goes on to the end.
+_GAP = r"(?>\s|/\*(?!M?!).*?(?:\*/|\Z)|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
 _OF_TABLES = re.compile(
-    r"\s*+(?:CREATE|ALTER|DROP|RENAME|TRUNCATE)\s(?:\s*+(?!USER\b|ROLE\b|LOGIN\b)[\w,.]++){0,4}?"
-    r"\s*+\b(?:TABLE|INDEX|VIEW)\b",
-    re.IGNORECASE,
+    rf"({_GAP}(?:/\*M?!\d*+\s*+)?)(?:CREATE|ALTER|DROP|RENAME|TRUNCATE)\b"
+    rf"(?:{_GAP}(?!USER\b|ROLE\b|LOGIN\b)[\w,.]++){{0,4}}?{_GAP}\b(?:TABLE|INDEX|VIEW)\b",
+    re.IGNORECASE | re.DOTALL,
 )
 _PASSWORD = re.compile(
     rf"""
@@ -41,11 +43,11 @@ _LOGIN = re.compile(r"(?<=://)[^\s/@':]*+:[^\s/@']++(?=@)")
 @lru_cache(maxsize=1)
 def masked(statement: str) -> str:
     """The statement without the passwords in it; of one about a table, whose texts may be data,
-    without that of its connection alone."""
+    without that of its connection alone, and those in the comments before it."""
     statement = _CONNECTION.sub(_hidden, statement)
-    if _OF_TABLES.match(statement):
-        return statement
-    return _LOGIN.sub(MASK, _PASSWORD.sub(_hidden, statement))
+    of_table = _OF_TABLES.match(statement)
+    end = of_table.end(1) if of_table is not None else len(statement)
+    return _LOGIN.sub(MASK, _PASSWORD.sub(_hidden, statement[:end])) + statement[end:]
 
 
 def _hidden(found: re.Match[str]) -> str:

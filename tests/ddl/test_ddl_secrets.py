@@ -49,10 +49,19 @@ def test_passwords_are_masked(statement: str, shown: str | None) -> None:
         "ALTER TABLE t ADD link varchar(99) DEFAULT 'https://bo:none@docs.example/a'",
         "ALTER TABLE t ADD link varchar(99) DEFAULT 'CONNECTION=''none'' or \\'x'",
         "ALTER TABLE t ADD link varchar(99) DEFAULT 'https://guest:guest@host/x'",
+        "/* ApplicationName=x */ -- y\nALTER TABLE t ADD c text DEFAULT 'identified by you'",
+        "# it's\nALTER TABLE t ADD link varchar(99) DEFAULT 'https://guest:guest@host/x'",
+        "alter /* gh-ost */ table `t` add link varchar(99) default 'https://guest:guest@host/x'",
+        "/*!50606 ALTER TABLE t ADD link varchar(99) DEFAULT 'https://guest:guest@host/x' */",
     ],
 )
 def test_statements_about_tables_stay(statement: str) -> None:
     assert masked(statement) == statement
+
+
+def test_a_comment_before_a_table_is_masked() -> None:
+    said = "DROP TABLE t /* at */"
+    assert masked(f"/* by mysql://bo:h0rse@db */ {said}") == f"/* by mysql://***@db */ {said}"
 
 
 def test_a_login_in_an_address_is_masked() -> None:
@@ -69,4 +78,6 @@ def test_a_long_statement_is_read_once() -> None:
     masked("GRANT x " + "PASSWORD FOR " * 40_000 + "'")
     masked("SET PASSWORD FOR " + "a" * 500_000)
     masked("CREATE " * 100_000)
+    masked("/*" * 200_000)
+    masked("/**/" * 100_000 + "ALTER " + "/**/" * 100_000)
     assert time.process_time() - began < 5

@@ -137,28 +137,43 @@ def shadowed_patterns(document: Document, tables: Tables) -> Iterator[Mistake]:
                 j, general = over[-1]
                 place = ("tables", i, "from", number)
                 line = document.line(("tables", j))
+                out = "move the general entry above it"
+                if covers(pattern, general):
+                    out = "take one of them away"
                 text = (
                     f"`tables[{i}].from`: `{pattern}` never applies, since the last entry that "
-                    f"matches wins and `{general}` on line {line} matches all that it does; move "
-                    f"the general entry above it"
+                    f"matches wins and `{general}` on line {line} matches all that it does; {out}"
                 )
                 yield Mistake(document.file, document.line(place), text)
 
 
 def _twins(document: Document, tables: Tables) -> Iterator[Mistake]:
-    """Targets whose names differ only in case, which no catalog tells apart."""
-    met: dict[str, tuple[str, int]] = {}
+    """Targets that two entries lead to, whose tables would all be parked, since only one entry's
+    may share a target (semantics.md, 27); also those whose names no catalog tells apart."""
+    met: dict[str, tuple[str, Place]] = {}
     for i, entry in enumerate(tables.tables):
-        if "target" not in entry.model_fields_set:
+        own = "target" in entry.model_fields_set
+        target = entry.target if own else tables.defaults.target
+        whole = not fields_of(target)
+        if not whole and not own:
             continue
-        first, j = met.setdefault(entry.target.lower(), (entry.target, i))
-        if first != entry.target:
-            text = (
-                f"`tables[{i}].target`: `{entry.target}` and `{first}` on line "
-                f"{document.line(('tables', j, 'target'))} are one table: names of tables are "
-                f"matched without case"
+        at = ("tables", i, "target" if own else "from")
+        name = target_name(target, db=None, schema=None, table="") if whole else target
+        first, there = met.setdefault(name.lower(), (target, at))
+        if there == at or (first == target and not whole):
+            continue
+        line = document.line(there)
+        if first == target:
+            why = (
+                f"`{target}` is already the target of the entry on line {line}; source tables "
+                f"share a target only where one entry names them all, by a list in its `from`"
             )
-            yield Mistake(document.file, document.line(("tables", i, "target")), text)
+        else:
+            how = "without case" if first.lower() == target.lower() else "with `_` for other signs"
+            why = f"`{target}` and `{first}` on line {line} are one table: names of tables are "
+            why += f"matched {how}"
+        text = f"`{dotted(('tables', i, 'target'))}`: {why}"
+        yield Mistake(document.file, document.line(at), text)
 
 
 def targets_of_two_sources(tables: Sequence[tuple[Document, Tables]]) -> Iterator[Mistake]:
@@ -321,6 +336,8 @@ def misplaced_files(folder: Path) -> Iterator[Mistake]:
     """Files and folders that look like configuration but would silently have no effect."""
     for path in sorted(folder.iterdir()):
         text = _not_read_folder(path) if path.is_dir() else _not_read_setting(path)
+        if path.name in _PARTS and not path.is_dir():
+            text = f"expected a folder of files like {path.name}/NAME.yml, got none"
         if text:
             yield Mistake(str(path), None, f"is not read; {text}")
     for part in _PARTS:

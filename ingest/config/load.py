@@ -196,7 +196,9 @@ def _settings(
     to: list[Mistake],
 ) -> Settings | None:
     """The settings of all layers, paths absolute; None if any is wrong."""
-    document, wrong = reading(path) if path.exists() else (Document(str(path), None, {}), [])
+    # A link that leads nowhere is there, and was meant to be read.
+    there = os.path.lexists(path)
+    document, wrong = reading(path) if there else (Document(str(path), None, {}), [])
     from_env, nearly = from_environment(environ)
     to += wrong + nearly
     written = {} if document.value is None else document.value

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ingest.addresses import LOGIN, after_login
 from ingest.config.model import listed
-from ingest.config.yaml import Place, dotted
+from ingest.config.yaml import Place, dotted, names_a_secret
 
 _KEYS_WITH_VALUES = "keys with values"
 _EXPECTED = {
@@ -26,8 +26,6 @@ _EXPECTED = {
     "model_attributes_type": _KEYS_WITH_VALUES,
 }
 _OF_MODELS = ("model_type", "model_attributes_type")
-SECRET = re.compile(r"password|secret|token|jaas|webhook|keystore\.key", re.IGNORECASE)
-"""Matches the names of options and settings whose values must not be shown."""
 _WORD = re.compile(r"'([^']*)'|(\d+)")
 
 
@@ -35,7 +33,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
     """The place and the sentence of each finding about `model`."""
     for found in error.errors(include_url=False):
         kind, place, given = found["type"], found["loc"], found["input"]
-        got = "something else, not shown here" if _names_a_secret(place) else shown(given)
+        got = "something else, not shown here" if names_a_secret(place) else shown(given)
         if place and isinstance(given, str) and _EXPECTED.get(kind) == _KEYS_WITH_VALUES:
             # Keys and values written as one text; one of them may be a password.
             got = "text"
@@ -91,11 +89,6 @@ def nearest(given: Any, words: Iterable[str]) -> str:
     by_case = {word.lower(): word for word in words}
     near = difflib.get_close_matches(str(given).lower(), by_case, n=1, cutoff=0.5)
     return f"; nearest: {by_case[near[0]]}" if near else ""
-
-
-def _names_a_secret(place: Place) -> bool:
-    """Whether the value at this place may be a secret, judging by its key."""
-    return any(isinstance(key, str) and SECRET.search(key) for key in place)
 
 
 def shown(given: Any) -> str:

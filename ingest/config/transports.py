@@ -197,6 +197,14 @@ class Kafka(ConfigModel):
         return full.get("kafka.sasl.mechanism", "").upper() == "OAUTHBEARER"
 
 
+def _flag(value: Any) -> bool:
+    """The two words of YAML 1.2, also as a variable gives them."""
+    said = str(value).lower()
+    if isinstance(value, bool | str) and said in ("true", "false"):
+        return said == "true"
+    raise ValueError(f"expected true or false, got {shown(value)}")
+
+
 def _name_servers(text: str) -> str:
     for server in re.split("[,;]", text):
         host_and_port(server)
@@ -212,7 +220,7 @@ class RocketMQ(ConfigModel):
     group: Text = "delta-cdc-ingest"
     access_key: Text | None = None
     secret_key: Annotated[Text | None, Field(repr=False)] = None
-    tls: bool = False
+    tls: Annotated[bool, BeforeValidator(_flag)] = False
     ca_file: PathText | None = None
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     lost: Literal["fail", "go_on"] = "fail"
@@ -222,7 +230,7 @@ class RocketMQ(ConfigModel):
         pair = [name for name in ("access_key", "secret_key") if given.get(name) is not None]
         if len(pair) == 1:
             yield (pair[0],), "expected access_key and secret_key, got one of them"
-        if given.get("ca_file") is not None and given.get("tls") is not True:
+        if given.get("ca_file") is not None and str(given.get("tls")).lower() != "true":
             yield ("ca_file",), "is only used with tls: true"
 
     @property

@@ -1,7 +1,9 @@
 """YAML as plain values that still know their lines, so that every mistake can name its own.
 
 The scalars are those of YAML 1.2's core schema: only `true`, `false`, `null`, `~` and numbers are
-not text (YAML 1.1 would read a table called `no` as false, and `12:30` as 750). `${NAME}` and
+not text (YAML 1.1 would read a table called `no` as false, and `12:30` as 750). A number that is
+not written as it would be printed, like `007` or `1.10`, stays text too: it may be a name, or a
+password. `${NAME}` and
 `${NAME:-default}` inside a value are taken from the environment after parsing, `${file:PATH}` from
 a file, and `${secret:SCOPE/KEY}` from a secret scope of the platform; so their contents can never
 change the structure. `$${` stands for a literal `${`. A value that is a single unquoted `${…}` and
@@ -40,6 +42,8 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
 }
+SECRET = re.compile(r"password|secret|token|jaas|webhook|keystore\.key", re.IGNORECASE)
+"""Matches the names of options and settings whose values must not be shown."""
 _SPECIAL = re.compile(r"(?:^|[:,\[{-])\s+[*&{\[!|>%@`]")
 _ANOTHER = ("but found another document", "did not find expected <document start>")
 _NO_CHARACTER = "found invalid Unicode character escape code"
@@ -158,6 +162,11 @@ def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, st
     return number, f"not YAML: {said}" + (f"; {hint}" if hint else "")
 
 
+def names_a_secret(place: Place) -> bool:
+    """Whether the value at this place may be a secret, judging by its key."""
+    return any(isinstance(key, str) and SECRET.search(key) for key in place)
+
+
 def dotted(place: Place) -> str:
     """`tables[0].keys`."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
@@ -238,7 +247,9 @@ class _Reader:
 
     def value(self, node: Any, place: Place) -> Any:
         if not node.tag.startswith("tag:yaml.org,2002:"):
-            self._wrong(node, f"expected a plain value, got the tag `{node.tag}`", place)
+            tag = "a tag, not shown here" if names_a_secret(place) else f"the tag `{node.tag}`"
+            said = f"expected a plain value, got {tag}; a value that begins with ! must stand in"
+            self._wrong(node, f"{said} quotes", place)
             return None
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, place)
@@ -273,7 +284,8 @@ class _Reader:
             last = next(reversed(found), None)
             found[key] = self.value(value_node, here)
             if last is not None and found[key] is None and self._torn(found[last], key):
-                text = f"put {found[last]},{key} in quotes: inside {{ }} a comma ends a value"
+                torn = "it" if names_a_secret((*place, last)) else f"{found[last]},{key}"
+                text = f"put {torn} in quotes: inside {{ }} a comma ends a value"
                 self._wrong(key_node, f"`{dotted((*place, last))}`: {text}", here)
                 self.unresolved.add((*place, last))
         return found
@@ -294,10 +306,9 @@ class _Reader:
                 return _WORDS[text]
             if len(text) > _LONGEST_NUMBER:
                 return text
-            if _INTEGER.fullmatch(text):
-                return int(text)
-            if _FLOAT.fullmatch(text):
-                return float(text)
+            for written, number in ((_INTEGER, int), (_FLOAT, float)):
+                if written.fullmatch(text) and str(number(text)) == text:
+                    return number(text)
         return text
 
     def _expand(self, node: Any, place: Place) -> str:

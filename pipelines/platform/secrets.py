@@ -11,7 +11,7 @@ from typing import Any
 
 from ingest.addresses import LOGIN
 from ingest.config.load import Config
-from ingest.config.mistakes import SECRET
+from ingest.config.yaml import SECRET
 from ingest.config.yaml import Scopes
 from pipelines.platform.failures import gist
 

@@ -251,6 +251,33 @@ def test_a_mistake_of_a_kafka_transport(conf: Conf, source: str, line: int, part
     assert part in text and "s3cret" not in text
 
 
+def test_a_password_of_digits_is_the_one_that_was_written(conf: Conf) -> None:
+    options = "{ssl.key.password: 0123, ssl.keystore.password: 1.10, fetch.min.bytes: 5}"
+    source = f"{KAFKA}  topics: [t]\n  options: {options}\n"
+    [shop] = loaded(conf({"sources/shop.yml": source})).sources.values()
+    assert shop.kafka is not None and shop.kafka.options == {
+        "kafka.ssl.key.password": "0123",
+        "kafka.ssl.keystore.password": "1.10",
+        "kafka.fetch.min.bytes": "5",
+    }
+
+
+@pytest.mark.parametrize("tls", ["yes", "on", "1", "'y'", "no", "[true]"])
+def test_a_flag_has_two_words(conf: Conf, tls: str) -> None:
+    source = f"name: s\nrocketmq:\n  name_servers: h:1\n  topics: [t]\n  tls: {tls}\n"
+    [(line, text)] = one(conf, source)
+    assert line == 5 and text.startswith("`rocketmq.tls`: expected true or false, got ")
+
+
+def test_a_flag_may_be_a_variable(conf: Conf) -> None:
+    source = "name: s\nrocketmq: {name_servers: 'h:1', topics: [t], tls: '${TLS}', ca_file: x}\n"
+    folder = conf({"sources/shop.yml": source})
+    [shop] = loaded(folder, {"TLS": "true"}).sources.values()
+    assert shop.rocketmq is not None and shop.rocketmq.tls is True
+    [mistake] = mistakes(folder, {"TLS": "false"})
+    assert mistake.text == "`rocketmq.ca_file`: is only used with tls: true"
+
+
 OFFSETS_MISTAKES = [
     ('{"t": {"x": 1}}', "`x` in `t`: expected the number of a partition"),
     ('{"t": {"0": -3}}', "-3 of partition 0 of `t`: expected 0 or more, -1 for latest or -2 for"),
@@ -383,6 +410,29 @@ TABLES_MISTAKES = [
         TABLES + "    target: x\n  - from: b.*\n    target: X\n",
         6,
         "`X` and `x` on line 4 are one table: names of tables are matched without case",
+    ),
+    (
+        TABLES + "    target: x\n  - from: b.*\n    target: x\n",
+        6,
+        "`tables[1].target`: `x` is already the target of the entry on line 4; source tables share "
+        "a target only where one entry names them all, by a list in its `from`",
+    ),
+    (
+        TABLES + "    target: x-y\n  - from: b.*\n    target: x_y\n",
+        6,
+        "`x_y` and `x-y` on line 4 are one table: names of tables are matched with `_` for other",
+    ),
+    (
+        "source: shop\ndefaults: {target: x}\n"
+        "tables:\n  - {from: c, target: '{table}'}\n  - from: a\n  - from: b\n",
+        6,
+        "`tables[2].target`: `x` is already the target of the entry on line 5",
+    ),
+    (
+        TABLES + "  - from: b\n  - from: a.*\n",
+        3,
+        "`a.*` never applies, since the last entry that matches wins and `a.*` on line 5 matches "
+        "all that it does; take one of them away",
     ),
     (
         TABLES + "    columns: {a: int, price: decimal(12,2), b: int}\n",
@@ -613,6 +663,24 @@ def test_a_file_that_nobody_reads(conf: Conf, file: str, named: str, what: str) 
     """By default every table goes to gold whole: an `exclude` that is not read leaks."""
     folder = conf({"sources/shop.yml": SHOP, file: "source: shop\n"})
     assert mistakes(folder) == [Mistake(f"conf/{named}", None, f"is not read; {what}")]
+
+
+@pytest.mark.parametrize("name", ["ingest.yml", "sources", "tables"])
+def test_a_link_that_leads_nowhere_is_not_passed_over(conf: Conf, name: str) -> None:
+    """By default there is no `exclude`, and another warehouse."""
+    folder = conf({"ingest.yml": ""} if name == "sources" else {"sources/shop.yml": SHOP})
+    (folder / name).symlink_to("mounted/elsewhere")
+    said = {
+        "ingest.yml": "cannot be read: No such file or directory",
+        "tables": "is not read; expected a folder of files like tables/NAME.yml, got none",
+        "sources": "is not read; expected a folder of files like sources/NAME.yml, got none",
+    }
+    assert Mistake(f"conf/{name}", None, said[name]) in mistakes(folder)
+
+
+def test_a_file_in_the_place_of_a_folder_is_not_passed_over(conf: Conf) -> None:
+    [mistake] = mistakes(conf({"sources/shop.yml": SHOP, "tables": "source: shop\n"}))
+    assert mistake.text.startswith("is not read; expected a folder of files like tables/NAME.yml")
 
 
 def test_other_files_beside_the_configuration(conf: Conf) -> None:

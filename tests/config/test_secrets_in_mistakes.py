@@ -66,6 +66,12 @@ CANARY = "canary77"
                 "http://u:x canary77@h",
             )
         ),
+        ("sources/s.yml", "rabbitmq: {servers: 'h:1', queues: [q], password: !canary77 }"),
+        (
+            "sources/s.yml",
+            "kafka: {bootstrap_servers: 'h:1', topics: [t], options: {ssl.key.password: "
+            "canary77(7,7)canary77}}",
+        ),
         ("sources/s.yml", "format: 'u:canary77@h'\nfiles: {path: 'x/*'}"),
         ("ingest.yml", "mask_secret: canary77"),
         ("ingest.yml", "checks: {webhook: 'hooks.example/canary77'}"),

@@ -64,6 +64,20 @@ OF_CONSUMERS = frozenset(
     """.split()
 )
 """Kafka 4.1, "Consumer Configs", without those of `SET_BY_SPARK` and the deserializers' own."""
+# Options of Spark's source, which stand one level up by other names (ibid.).
+_OF_SPARK = {
+    "assign": "topics",
+    "subscribe": "topics",
+    "subscribepattern": "topics_pattern",
+    "startingoffsets": "starting_offsets",
+    "failondataloss": "lost",
+    "maxoffsetspertrigger": "max_offsets_per_batch",
+    "minoffsetspertrigger": "min_offsets_per_batch",
+    "maxtriggerdelay": "max_delay",
+}
+_OF_DATABRICKS = ("databricks.serviceCredential", "databricks.serviceCredential.scope")
+"""Options of Databricks' source (its guide "Authentication" of Kafka), which are not the client's:
+they have no prefix."""
 # Python, Go, Node and C# name the same so: librdkafka 2.12, CONFIGURATION.md.
 _OF_LIBRDKAFKA = {
     "sasl.username": "sasl.jaas.config",
@@ -81,12 +95,18 @@ _MISSPELT = 0.85
 """How alike (difflib's ratio) an option that no client has must be to one that it has. Others are
 let through, since a class that an option names may read options of its own."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = (
+    "GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"
+)  # fmt: skip
+"""Those of Kafka, and of the library with which Amazon MSK is asked. A class may bring others."""
+_NEEDED = {"sasl.": ("SASL_PLAINTEXT", "SASL_SSL"), "ssl.": ("SSL", "SASL_SSL")}
+"""Without one of these protocols the client passes over options whose names begin so."""
 _OPTION = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 
 def full_name(option: str) -> str:
     """The name by which Spark passes an option on to the client, `kafka.…`."""
-    return option if option.startswith("kafka.") else f"kafka.{option}"
+    return option if option.startswith(("kafka.", "databricks.")) else f"kafka.{option}"
 
 
 def broken_options(options: Mapping[str, Any]) -> Iterator[Broken]:
@@ -96,6 +116,13 @@ def broken_options(options: Mapping[str, Any]) -> Iterator[Broken]:
         text = _broken(option, value, options)
         if text:
             yield (option,), text
+    protocol = options.get("security.protocol", options.get("kafka.security.protocol", "PLAINTEXT"))
+    protocol = str(protocol).upper()
+    for begin, needed in _NEEDED.items():
+        names = {option: option.removeprefix("kafka.") for option in options}
+        idle = [o for o, name in names.items() if name.startswith(begin) and name in OF_CONSUMERS]
+        if idle and protocol in _PROTOCOLS and protocol not in needed:
+            yield (idle[0],), f"is only used with security.protocol {listed(needed)}"
 
 
 def _broken(option: str, value: Any, options: Mapping[str, Any]) -> str:
@@ -103,6 +130,12 @@ def _broken(option: str, value: Any, options: Mapping[str, Any]) -> str:
     name = full.removeprefix("kafka.")
     if full in SET_BY_SPARK:
         return f"cannot be set: {SET_BY_SPARK[full]}"
+    if full.startswith("databricks."):
+        if full in _OF_DATABRICKS:
+            return ""
+        return f"expected {listed(_OF_DATABRICKS)}{nearest(full, _OF_DATABRICKS)}"
+    if name.lower() in _OF_SPARK:
+        return f"is an option of Spark's, not of the client; {_OF_SPARK[name.lower()]} says it"
     if not _OPTION.fullmatch(full):
         return "expected a Kafka client option like security.protocol"
     if full != option and full in options:
@@ -114,4 +147,17 @@ def _broken(option: str, value: Any, options: Mapping[str, Any]) -> str:
         return f"is no option of Kafka's Java client; nearest: {near[0]}" if near else ""
     if name == "security.protocol" and isinstance(value, str) and value.upper() not in _PROTOCOLS:
         return f"expected {listed(_PROTOCOLS)}, got {shown(value)}{nearest(value, _PROTOCOLS)}"
+    if name == "sasl.mechanism" and isinstance(value, str):
+        return _misspelt_mechanism(value)
     return ""
+
+
+def _misspelt_mechanism(given: str) -> str:
+    """What is wrong with a mechanism that is nearly one of Kafka's; the client tells them apart by
+    case, too."""
+    plain = {re.sub(r"[^A-Z0-9]", "", name): name for name in _MECHANISMS}
+    letters = re.sub(r"[^A-Z0-9]", "", given.upper())
+    near = difflib.get_close_matches(letters, plain, n=1, cutoff=_MISSPELT)
+    if given in _MECHANISMS or not near:
+        return ""
+    return f"expected {listed(_MECHANISMS)}, got {shown(given)}; nearest: {plain[near[0]]}"

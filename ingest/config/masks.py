@@ -25,6 +25,7 @@ _MODES: tuple[MaskMode, ...] = get_args(MaskMode)
 _REFERENCE = re.compile(
     r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>.+)|secret:(?P<scope>[^/]+)/(?P<key>.+)"
 )
+_KEYS = "mask: hash | null | tokens, type: …"
 _BLOCK = 64
 _SHORTEST = 16
 _EXPECTED = (
@@ -53,6 +54,13 @@ class ColumnOptions(NamedTuple):
         return "string" if self.mask in ("hash", "tokens") else self.type
 
 
+def _got(given: Any) -> str:
+    """What is written about a column, as a mistake names it."""
+    if isinstance(given, dict):
+        return next((f"the key `{key}`" for key in given if key not in ("type", "mask")), "{}")
+    return "null" if given is None else "a list" if isinstance(given, list) else f"`{given}`"
+
+
 def column_options(given: Any) -> ColumnOptions:
     """What is written about a column: a type, or keys with values; raises ValueError."""
     if isinstance(given, ColumnOptions):
@@ -60,7 +68,7 @@ def column_options(given: Any) -> ColumnOptions:
     if isinstance(given, str) and given:
         return ColumnOptions(spark_column_type(given))
     if not isinstance(given, dict) or not given or not given.keys() <= {"type", "mask"}:
-        raise ValueError("expected a Spark type, or {mask: hash | null | tokens, type: …}")
+        raise ValueError(f"expected a Spark type, or {{{_KEYS}}}, got {_got(given)}")
     mask: MaskMode | None = None
     if "mask" in given:
         # In YAML the word null is no text.

@@ -50,7 +50,11 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
             else:
                 yield place, unknown_word(what, given, words)
         elif kind in _EXPECTED:
-            hint = f"; write [{given}]" if kind == "tuple_type" and got == f"`{given}`" else ""
+            hint = (
+                f"; write {_in_a_list(given)}"
+                if kind == "tuple_type" and got == f"`{given}`"
+                else ""
+            )
             if kind == "string_type" and isinstance(given, bool | int | float):
                 hint = "; put it in quotes"
             if kind in _OF_MODELS and place:
@@ -70,6 +74,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
             text = found["msg"].removeprefix("Value error, ")
             at = place[:-1] if place and place[-1] == "[key]" else place
             yield at, f"`{dotted(at)}`: {text}" if at else text
+
+
+def _in_a_list(text: str) -> str:
+    """How YAML writes a list of one text, in quotes where it has to be."""
+    plain = re.fullmatch(r"[\w., -]+", text) is not None
+    return f"[{text}]" if plain else "['" + text.replace("'", "''") + "']"
 
 
 def unknown_key(what: str, key: Any, words: Iterable[str]) -> str:

@@ -11,6 +11,9 @@ from ingest.config.model import path_text
 from ingest.config.sources import Source
 from ingest.wire.contract import Format, FormatOptions, Option
 
+_MOST = 10**9
+"""More than any number of seconds that somebody waits, and less than what a clock takes."""
+
 
 def format_options(source: Source, format: Format) -> FormatOptions:
     """What `source` tells the decoder of `format`: its options with their defaults filled in.
@@ -48,7 +51,9 @@ def option_value(option: Option, given: Any) -> Any:
         return given
     if option.kind == "bool" and str(given).lower() in ("true", "false"):
         return str(given).lower() == "true"
-    if option.kind == "number" and re.fullmatch(r"-?\d+", str(given)):
+    if option.kind == "number" and re.fullmatch(r"-?\d+", str(given), re.ASCII):
+        if not option.least <= int(given) <= _MOST:
+            raise ValueError(f"expected a number from {option.least} to {_MOST}, got {given}")
         return int(given)
     if option.kind == "folder" and isinstance(given, str):
         return path_text(given) if given else given
@@ -67,4 +72,5 @@ def option_value(option: Option, given: Any) -> Any:
         raise ValueError("expected a list of texts")
     kinds = {"bool": "true or false", "number": "a whole number", "list": "a list"}
     got = "something else, not shown" if option.secret else shown(given)
-    raise ValueError(f"expected {kinds.get(option.kind, 'text')}, got {got}")
+    hint = "; put it in quotes" if option.kind == "text" and isinstance(given, int | float) else ""
+    raise ValueError(f"expected {kinds.get(option.kind, 'text')}, got {got}{hint}")

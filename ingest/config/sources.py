@@ -19,6 +19,9 @@ from ingest.limits import Limits
 from ingest.names import table_name
 from ingest.wire.contract import Format
 
+_NO_ZONES = ("localtime", "posixrules", "Factory", "posix", "right")
+"""What the files of zones have beside zones: Java knows none of them, and the first is another on
+each machine."""
 _SHARE = re.compile(r"[0-9]+(\.[0-9]+)?%")
 
 
@@ -40,6 +43,8 @@ def _zone(text: str) -> str:
     if re.fullmatch(r"[+-]((0\d|1[0-7]):[0-5]\d|18:00)", text):
         return text
     try:
+        if text.partition("/")[0] in _NO_ZONES:
+            raise ValueError
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         near = nearest(text, sorted(zoneinfo.available_timezones()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -128,9 +129,12 @@ def _offsets_of_others(offsets: Any, read: Any, key: str) -> Iterator[Broken]:
 
 
 def _regex(text: str) -> str:
-    # Kafka's patterns are Java's; of what they commonly use Python lacks only the \p{...} classes.
+    # Kafka's patterns are Java's; of what they commonly use Python lacks the \p{...} classes, \Q
+    # and its names of groups, and it warns of classes in classes.
+    known = re.sub(r"\\[pP]\{\w+\}", r"\\w", re.sub(r"\\Q.*?(\\E|$)", "q", text))
     try:
-        re.compile(re.sub(r"\\[pP]\{\w+\}", r"\\w", text))
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", known))
     except re.error as error:
         raise ValueError(f"expected a regular expression, got `{text}`: {error}") from None
     return text

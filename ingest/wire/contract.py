@@ -75,7 +75,7 @@ class FormatOptions(NamedTuple):
 class Option(NamedTuple):
     """One option of a format: `choices` for kind choice; `text` says what it changes.
 
-    `secret`: no message repeats what was given.
+    `secret`: no message repeats what was given. `least`: the smallest number that it may be.
     """
 
     kind: Literal["choice", "bool", "text", "list", "number", "folder", "URL"]
@@ -83,6 +83,7 @@ class Option(NamedTuple):
     text: str
     choices: tuple[str, ...] = ()
     secret: bool = False
+    least: int = 1
 
 
 Decoder = Callable[[Message], Iterator[Event]]

@@ -11,8 +11,7 @@ from typing import Any
 
 from ingest.addresses import LOGIN
 from ingest.config.load import Config
-from ingest.config.yaml import SECRET
-from ingest.config.yaml import Scopes
+from ingest.config.yaml import SECRET, Scopes
 from pipelines.platform.failures import gist
 
 _PART = re.compile(r"=\s*[\"']?([^\s\"';]+)")

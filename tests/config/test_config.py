@@ -318,6 +318,30 @@ def test_java_s_letter_classes_are_no_mistake(conf: Conf) -> None:
     assert loaded(conf({"sources/shop.yml": source})).sources["shop"].kafka is not None
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"\Qfarm.\E.*", "[a-z&&[^b]]+", "(?<herd>cows|hens)", "(?<=farm)x(?<!y)", r"\Q("]
+)
+def test_what_java_s_patterns_have_and_python_s_have_not(
+    conf: Conf, pattern: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    source = f"{KAFKA}  topics_pattern: '{pattern}'\n"
+    assert loaded(conf({"sources/shop.yml": source})).sources["shop"].kafka is not None
+    assert not recwarn.list
+
+
+def test_an_option_of_databricks_source_is_no_option_of_the_client(conf: Conf) -> None:
+    options = (
+        "{databricks.serviceCredential: reader, databricks.serviceCredential.scope: 'https://b'}"
+    )
+    source = f"{KAFKA}  topics: [t]\n  options: {options}\n"
+    kafka = loaded(conf({"sources/shop.yml": source})).sources["shop"].kafka
+    assert kafka is not None
+    assert kafka.options == {
+        "databricks.serviceCredential": "reader",
+        "databricks.serviceCredential.scope": "https://b",
+    }
+
+
 def test_the_models_obey_their_rules_wherever_they_are_made() -> None:
     with pytest.raises(ValueError, match="got kafka and files"):
         Source.model_validate(
@@ -330,11 +354,12 @@ def test_the_models_obey_their_rules_wherever_they_are_made() -> None:
 
 
 def test_secrets_are_not_shown(conf: Conf) -> None:
-    source = KAFKA + "  topics: [t]\n  options: {sasl.jaas.config: '${WORD}'}\n"
+    options = "{security.protocol: SASL_SSL, sasl.jaas.config: '${WORD}'}"
+    source = f"{KAFKA}  topics: [t]\n  options: {options}\n"
     found = loaded(conf({"sources/shop.yml": source}), {"WORD": "sesame"})
     kafka = found.sources["shop"].kafka
     assert kafka is not None
-    assert kafka.options == {"kafka.sasl.jaas.config": "sesame"}
+    assert kafka.options["kafka.sasl.jaas.config"] == "sesame"
     assert "sesame" not in repr(found)
 
 

@@ -129,11 +129,14 @@ SOURCE_MISTAKES = [
     (SHOP + "epoch: 1.0\n", 3, "`epoch`: expected a whole number"),
     (SHOP + "default_database: 2024\n", 3, "expected text, got 2024; put it in quotes"),
     (SHOP + "time_zone: Shanghai\n", 3, "like Asia/Shanghai or +08:00, got `Shanghai`"),
+    (SHOP + "time_zone: localtime\n", 3, "like Asia/Shanghai or +08:00, got `localtime`"),
+    (SHOP + "time_zone: right/UTC\n", 3, "like Asia/Shanghai or +08:00, got `right/UTC`"),
     (SHOP + "time_zone: ../UTC\n", 3, "like Asia/Shanghai or +08:00, got `../UTC`"),
     (SHOP + "keys:\n  a.b: [x]\n  a.*: [y]\n", 5, "expected the name of one table"),
     (SHOP + "keys:\n  a.b: []\n", 4, "`keys.a.b`: expected at least one name, got none"),
     (SHOP + "keys:\n  a.b: [x, Y, X]\n", 4, "`keys.a.b`: `X` stands twice"),
     (SHOP + "keys:\n  a.b: x\n", 4, "`keys.a.b`: expected a list, got `x`; write [x]"),
+    (SHOP + "keys:\n  a.b: '*'\n", 4, "`keys.a.b`: expected a list, got `*`; write ['*']"),
     (SHOP + "keys: [a]\n", 3, "`keys`: expected keys with values, got a list"),
     (
         "name: shop\nfiles: a.jsonl\n",
@@ -198,7 +201,44 @@ KAFKA_MISTAKES = [
         "`kafka.starting_offsets`: `order` is not read; expected of `topics` orders or t; nearest: "
         "orders",
     ),
-    (KAFKA + "  topics: [t]\n  options:\n    failOnDataLoss: false\n", 6, "Kafka client option"),
+    (
+        KAFKA + "  topics: [t]\n  options:\n    failOnDataLoss: false\n",
+        6,
+        "`kafka.options.failOnDataLoss`: is an option of Spark's, not of the client; lost says it",
+    ),
+    (KAFKA + "  topics: [t]\n  options:\n    Client-Id: a\n", 6, "Kafka client option"),
+    (
+        KAFKA + "  topics: [t]\n  options:\n    databricks.serviceCredentials: a\n",
+        6,
+        "expected databricks.serviceCredential or databricks.serviceCredential.scope; nearest: ",
+    ),
+    *(
+        (
+            KAFKA + "  topics: [t]\n  options:\n    security.protocol: SASL_SSL\n"
+            f"    sasl.mechanism: {given}\n",
+            7,
+            "`kafka.options.sasl.mechanism`: expected GSSAPI, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+            f"OAUTHBEARER or AWS_MSK_IAM, got `{given}`; nearest: {near}",
+        )
+        for given, near in (
+            ("SCRAM-SHA512", "SCRAM-SHA-512"),
+            ("scram-sha-256", "SCRAM-SHA-256"),
+            ("SCRAM_SHA_512", "SCRAM-SHA-512"),
+            ("plain", "PLAIN"),
+        )
+    ),
+    (
+        KAFKA + "  topics: [t]\n  options: {sasl.mechanism: PLAIN, sasl.jaas.config: s3cret}\n",
+        5,
+        "`kafka.options.sasl.mechanism`: is only used with security.protocol SASL_PLAINTEXT or "
+        "SASL_SSL",
+    ),
+    (
+        KAFKA + "  topics: [t]\n  options:\n    kafka.security.protocol: SASL_PLAINTEXT\n"
+        "    sasl.mechanism: PLAIN\n    kafka.ssl.truststore.location: /ca.pem\n",
+        8,
+        "is only used with security.protocol SSL or SASL_SSL",
+    ),
     (
         KAFKA + "  topics: [t]\n  options:\n    a.b: 1\n    kafka.auto.offset.reset: x\n",
         7,
@@ -252,10 +292,11 @@ def test_a_mistake_of_a_kafka_transport(conf: Conf, source: str, line: int, part
 
 
 def test_a_password_of_digits_is_the_one_that_was_written(conf: Conf) -> None:
-    options = "{ssl.key.password: 0123, ssl.keystore.password: 1.10, fetch.min.bytes: 5}"
-    source = f"{KAFKA}  topics: [t]\n  options: {options}\n"
+    options = "{ssl.key.password: 0123, ssl.keystore.password: 1.10, fetch.min.bytes: 5, %s}"
+    source = f"{KAFKA}  topics: [t]\n  options: {options % 'security.protocol: SSL'}\n"
     [shop] = loaded(conf({"sources/shop.yml": source})).sources.values()
     assert shop.kafka is not None and shop.kafka.options == {
+        "kafka.security.protocol": "SSL",
         "kafka.ssl.key.password": "0123",
         "kafka.ssl.keystore.password": "1.10",
         "kafka.fetch.min.bytes": "5",

@@ -89,6 +89,9 @@ def test_a_mask_by_null_takes_no_secret(tmp_path: Path) -> None:
         ("columns: {a: {mask: hash, type: sting}}", "nearest: string"),
         ("columns: {a: {type: 5, mask: hash}}", "`type`: expected a Spark type"),
         ("columns: {a: {}}", "expected a Spark type, or {mask:"),
+        ("columns: {a: {masks: hash}}", "type: …}, got the key `masks`"),
+        ("columns: {a: null}", "type: …}, got null"),
+        ("columns: {a: 5}", "type: …}, got `5`"),
         (
             "keys: [ID], columns: {id: {mask: tokens}}",
             "`ID` is a key column, which can only be masked by hash, got `tokens`",

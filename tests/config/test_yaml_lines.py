@@ -78,11 +78,7 @@ def test_values(text: str, environ: dict[str, str], expected: Any) -> None:
         ('a: 1\nb: "\\ud83c"\n', 2, "between double quotes a \\ begins an escape"),
         ("a: 1\nb: ${X-1}\n", 2, "expected ${NAME} or ${NAME:-default}"),
         ("a: 1\nb: ${X:-${Y}}\n", 2, "expected ${NAME} or ${NAME:-default}"),
-        (
-            "a: 1\nb: !env X\n",
-            2,
-            "expected a plain value, got the tag `!env`; a value that begins with ! must stand in quotes",
-        ),
+        ("a: 1\nb: !env X\n", 2, "got the tag `!env`; a value that begins with ! must stand in q"),
         ("a: 1\nb: &x [*x]\n", 2, "an anchor that contains itself has no value"),
         ("a: 1\n...\nb: 2\n", 3, "expected one document, got another that begins here"),
         ("a: {b: {c: d(1,2)}}\n", 1, "`a.b.c`: put d(1,2) in quotes"),

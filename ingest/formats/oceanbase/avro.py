@@ -264,6 +264,7 @@ FORMAT = Format(
             600,
             "how many seconds, of the source's clock or of the wall's, a record split into shards "
             "waits for the rest of them before it is set aside as fragment_incomplete",
+            least=0,
         ),
     },
     impossible={

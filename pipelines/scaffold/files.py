@@ -54,6 +54,8 @@ def draft(sample: Sample, name: str, *, root: Path) -> Draft:
     lines += _keys(sample, made)
     lines += _columns(sample, made)
     _note_undeclared(sample, made)
+    if sample.more:
+        made.doubts.append(f"only the first {sample.messages:,} messages were read; there are more")
     made.files[f"sources/{name}.yml"] = "\n".join(lines) + "\n"
     made.files[f"tables/{name}.yml"] = _tables(sample, name)
     _note_rejects(sample, made)
@@ -62,7 +64,10 @@ def draft(sample: Sample, name: str, *, root: Path) -> Draft:
 
 def _format(sample: Sample, made: Draft) -> Iterator[str]:
     if len(sample.formats) == 1:
-        yield _explained(f"format: {next(iter(sample.formats))}", "of every message in the sample")
+        which = "every message in the sample"
+        if sample.unrecognised:
+            which = f"all messages in the sample but {sample.unrecognised:,}"
+        yield _explained(f"format: {next(iter(sample.formats))}", f"of {which}")
         return
     found = ", ".join(f"{name} ({count:,})" for name, count in sample.formats.most_common())
     if found:
@@ -148,7 +153,7 @@ def _keys(sample: Sample, made: Draft) -> Iterator[str]:
     yield "# keys:"
     for table in bare:
         key = guessed_key(table.name, table.texts)
-        yield f"#   {_value(table.label)}: {_value([key or 'COLUMN'])}"
+        yield f"#   {_key(table.label)}: {_value([key or 'COLUMN'])}"
         seems = f"; is it {key}?" if key else ""
         made.doubts.append(f"{table.label}: no message names its key{seems}")
 
@@ -158,6 +163,7 @@ def _columns(sample: Sample, made: Draft) -> Iterator[str]:
     table_texts = {table.label: table.texts for table in sample.tables.values()}
     for table in _declarable(sample):
         untyped = {name: texts for name, texts in table.texts.items() if name not in table.types}
+        _take_out_twins(table, untyped, made)
         if untyped:
             found[table.label] = {name: guessed_type(texts) for name, texts in untyped.items()}
             _note_times(table, untyped, made)
@@ -167,12 +173,22 @@ def _columns(sample: Sample, made: Draft) -> Iterator[str]:
     yield "# before the first run, in the words of your database or of Spark."
     yield "columns:"
     for label, types in found.items():
-        yield f"  {_value(label)}:"
+        yield f"  {_key(label)}:"
         for name, type_ in types.items():
             time = "  # or a time, like datetime?" if seems_time(table_texts[label][name]) else ""
-            yield f"    {_value(name)}: {_value(type_)}{time}"
+            yield f"    {_key(name)}: {_value(type_)}{time}"
         guessed = counted(len(types), "columns")
         made.doubts.append(f"{label}: types of {guessed} are guessed from values")
+
+
+def _take_out_twins(table: Table, untyped: dict[str, set[str]], made: Draft) -> None:
+    """Leave one of the columns whose names differ in case alone, which is declared for both."""
+    first: dict[str, str] = {}
+    for name in list(untyped):
+        one = first.setdefault(name.lower(), name)
+        if one != name:
+            del untyped[name]
+            made.doubts.append(f"{table.label}: {one} and {name} are one column to gold")
 
 
 def _note_times(table: Table, untyped: Mapping[str, set[str]], made: Draft) -> None:
@@ -213,9 +229,14 @@ def _explained(line: str, why: str) -> str:
 def _value(value: object) -> str:
     """A value as YAML on one line, whatever text of a message it holds."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_value(k)}: {_value(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(k)}: {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
+    return _key(value.replace("${", "$${") if isinstance(value, str) else value)
+
+
+def _key(value: object) -> str:
+    """A key, in which no variable is looked for."""
     if isinstance(value, str) and not value.isprintable():
         return json.dumps(value)
     # Within brackets, where more must be quoted than outside.

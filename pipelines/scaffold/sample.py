@@ -75,6 +75,7 @@ class Sample:
     - `formats` counts the messages that were recognised, `codes` errors and warnings; `errors` has
       the sentence of one of each.
     - `topics` are those of a capture of Kafka.
+    - `more`: there are messages that were not read.
     - `positioned`: all messages are of a format that `order: auto` reads by arrival, and each
       change has a position in the source's log.
     """
@@ -87,6 +88,7 @@ class Sample:
     errors: dict[str, str] = field(default_factory=dict)
     tables: dict[tuple[str | None, str | None, str], Table] = field(default_factory=dict)
     topics: dict[str, None] = field(default_factory=dict)
+    more: bool = False
     positioned: bool = False
 
     @property
@@ -115,7 +117,7 @@ def read_sample(
 def _unlikeliness(sample: Sample) -> tuple[float, int]:
     """Lowest for the framing with which most messages can be decoded, then for the one that cuts
     most."""
-    if not sample.messages:
+    if not sample.formats:
         return 1.0, 0
     return sample.unrecognised / sample.messages, -sum(sample.formats.values())
 
@@ -130,7 +132,8 @@ def _read(
     )
     decoder = SourceDecoder(decode_spec(source))
     keys: dict[tuple[str | None, str | None, str], tuple[str, ...]] = {}
-    for message in islice(_messages(files, framing), most):
+    messages = _messages(files, framing)
+    for message in islice(messages, most):
         sample.messages += 1
         if framing == "kcat":
             sample.topics[message.topic] = None
@@ -142,6 +145,7 @@ def _read(
             _note(sample, row)
             if row["kind"] == "ddl" and row["table"] and row["key_columns"]:
                 keys[row["db"], row["schema"], row["table"]] = tuple(row["key_columns"])
+    sample.more = sample.messages == most and next(messages, None) is not None
     for table in sample.tables.values():
         # Gold takes what messages of rows leave open from a schema change.
         table.key = table.key or keys.get((table.db, table.schema, table.name), ())

@@ -78,6 +78,7 @@ def test_what_stands_in_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[
         },
     }
     assert "#   shop.orders: [id]" in written
+    assert "# of all messages in the sample but 1\n" in written
     assert yaml.safe_load((tmp_path / "conf/tables/shop_orders.yml").read_text()) == {
         "source": "shop_orders",
         "tables": [{"from": "*"}],
@@ -237,6 +238,55 @@ def test_names_of_files_are_no_patterns(tmp_path: Path) -> None:
             each.files.path for each in load(words[1], environ={}).sources.values() if each.files
         ]
         assert sorted(glob.glob(path)) == sorted(named)
+
+
+def test_names_are_no_variables(tmp_path: Path) -> None:
+    """Nor are they in what is written as a comment, to be taken out of it."""
+    sample = tmp_path / "a${HOME}.jsonl"
+    sample.write_text(_insert("t${U}"))
+    assert init(tmp_path, "--sample", str(sample), "--name", "s") == 0
+    shop = load(tmp_path / "conf", environ={}).sources["s"]
+    assert shop.files is not None and shop.files.path == str(sample)
+    assert shop.columns == {"d.t${U}": {"id": "bigint"}}
+    tables = tmp_path / "conf/tables/s.yml"
+    tables.write_text(tables.read_text().replace("  # - from", "  - from"))
+    [_, entry] = load(tmp_path / "conf", environ={}).tables["s"].tables
+    assert entry.patterns == ("d.t${U}",)
+
+
+@pytest.mark.parametrize("content", [b"  \n\n", bytes(5_000), b"\x89PNG\n\0\0"])
+def test_a_framing_that_makes_nothing_of_a_file_is_not_taken_for_its_own(
+    content: bytes, tmp_path: Path
+) -> None:
+    sample = tmp_path / "m.bin"
+    sample.write_bytes(content)
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    assert yaml.safe_load((tmp_path / "conf/sources/m.yml").read_text())["files"] == {
+        "path": "m.bin",
+        "framing": "lines",
+    }
+
+
+def test_columns_that_only_case_tells_apart_are_declared_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(_insert("t") + _insert("t").replace('"id"', '"ID"'))
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    assert load(tmp_path / "conf", environ={}).sources["m"].columns == {"d.t": {"id": "bigint"}}
+    assert "not sure: d.t: id and ID are one column to gold" in capsys.readouterr().err
+
+
+def test_of_a_long_sample_the_first_messages_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(_insert("t") * 5)
+    for most, said in ((3, True), (5, False)):
+        monkeypatch.setattr("pipelines.scaffold.sample.MOST", most)
+        assert init(tmp_path, "--sample", str(sample), "--name", f"s{most}") == 0
+        told = capsys.readouterr().err
+        assert ("only the first 3 messages were read; there are more" in told) is said
 
 
 def test_standard_input_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

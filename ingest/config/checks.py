@@ -335,6 +335,8 @@ def _options_of(tables: Tables) -> Iterator[tuple[Place, TableOptions]]:
 def misplaced_files(folder: Path) -> Iterator[Mistake]:
     """Files and folders that look like configuration but would silently have no effect."""
     for path in sorted(folder.iterdir()):
+        if _hidden_folder(path):
+            continue
         text = _not_read_folder(path) if path.is_dir() else _not_read_setting(path)
         if path.name in _PARTS and not path.is_dir():
             text = f"expected a folder of files like {path.name}/NAME.yml, got none"
@@ -343,6 +345,8 @@ def misplaced_files(folder: Path) -> Iterator[Mistake]:
     for part in _PARTS:
         within = folder / part
         for path in sorted(within.iterdir()) if within.is_dir() else ():
+            if _hidden_folder(path):
+                continue
             if path.is_dir():
                 text = f"is not read; expected files like {part}/NAME.yml, got a folder"
                 yield Mistake(str(path), None, text)
@@ -354,6 +358,12 @@ _PARTS = ("sources", "tables")
 _LIKE_YAML = (".yml", ".yaml", ".json")
 _BUNDLE = "bundle"
 """A folder beside the configuration that only Databricks reads (docs/databricks.md)."""
+
+
+def _hidden_folder(path: Path) -> bool:
+    """Whether this is a folder of some tool's: a volume of Kubernetes has its files in one, and
+    links to them beside it."""
+    return path.name.startswith(".") and path.is_dir()
 
 
 def _not_read_folder(folder: Path) -> str:

@@ -724,6 +724,21 @@ def test_a_file_in_the_place_of_a_folder_is_not_passed_over(conf: Conf) -> None:
     assert mistake.text.startswith("is not read; expected a folder of files like tables/NAME.yml")
 
 
+@pytest.mark.parametrize("mounted", ["", "sources", "tables"])
+def test_a_volume_of_kubernetes(conf: Conf, mounted: str) -> None:
+    """Its files are links into a folder beside them, whose name begins with two dots."""
+    tables = "source: shop\ntables: [{from: '*', exclude: [secret]}]\n"
+    folder = conf({"ingest.yml": "", "sources/shop.yml": SHOP, "tables/shop.yml": tables})
+    volume = folder / mounted
+    held = volume / "..2026_11_30_14_00_00.1234567"
+    held.mkdir()
+    (volume / "..data").symlink_to(held.name)
+    for path in [each for each in volume.iterdir() if not each.name.startswith("..")]:
+        path.rename(held / path.name)
+        path.symlink_to(f"..data/{path.name}")
+    assert loaded(folder).tables["shop"].tables[0].exclude == ("secret",)
+
+
 def test_other_files_beside_the_configuration(conf: Conf) -> None:
     """The bundle's, data, notes, a copy of an editor."""
     others = ("bundle/job.yml", "demo/a.jsonl", "log.json", "tables/README.md", "tables/shop.yml~")

@@ -421,6 +421,8 @@ def inspect(
             call.console.say(FIRST_ROWS)
         for text in tables.routed(call.config) if declared is not None else ():
             call.console.text(text)
+    for text in tables.without_columns(call.config) if declared is not None else ():
+        call.console.say(text)
     for text in tables.unmatched(table_names(given["keys"])):
         call.console.say(text)
 

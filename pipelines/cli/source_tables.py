@@ -66,6 +66,32 @@ class SourceTables:
             what = f"would be parked: {error}" if error else self._made(table, route)
             yield f"{label_of(table)} -> {config.settings.schemas.gold}.{route.target}, {what}"
 
+    def without_columns(self, config: Config) -> Iterator[str]:
+        """A sentence for each column that a tables file names and that no message has of the tables
+        concerned: a mask or an `exclude` of a misspelt column hides nothing."""
+        from ingest.config.mistakes import nearest
+        from ingest.sql.metadata import gold_name
+
+        named: dict[tuple[str, str, str], str] = {}
+        found: set[tuple[str, str, str]] = set()
+        there: dict[str, str] = {}
+        for table, columns in self._columns.items():
+            route = _route(config, table)
+            if route is None:
+                continue
+            own = {gold_name(name).lower(): name for name in columns}
+            there |= own
+            for option, name in _named_columns(route):
+                place = (route.source, option, name.lower())
+                named.setdefault(place, name)
+                if name.lower() in own:
+                    found.add(place)
+        for place, name in named.items():
+            if place not in found:
+                source, option, _ = place
+                text = f"no message here has the column `{name}` of `{option}:` in its tables file"
+                yield f"source {source}: {text}{nearest(name, there.values())}"
+
     def _made(self, table: SourceTable, route: Route) -> str:
         """`key (id), scd 1: id int`."""
         keys = self._keys.get(table) or self._keys_of_schemas.get(table, ())
@@ -81,6 +107,17 @@ class SourceTables:
         except TableError as error:
             return str(error)
         return None
+
+
+def _named_columns(route: Route) -> Iterator[tuple[str, str]]:
+    """Each option of the tables file that names columns, with each of them."""
+    for option, names in (
+        ("keys", route.keys or ()),
+        ("sequence_by", route.sequence_by or ()),
+        ("columns", tuple(dict.fromkeys((*route.columns, *route.masks)))),
+        ("exclude", route.exclude),
+    ):
+        yield from ((option, name) for name in names)
 
 
 def _route(config: Config, table: SourceTable) -> Route | None:

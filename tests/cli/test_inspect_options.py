@@ -224,6 +224,37 @@ def test_a_source_also_shows_what_gold_would_make_of_it(project: Project) -> Non
     assert {row["kind"] for row in rows} == {"schema", "change"}
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_columns_that_no_message_has_are_named(project: Project, form: tuple[str, ...]) -> None:
+    """A mask or an exclude of a misspelt column would hide nothing, and nobody would know."""
+    project.write("conf/sources/shop.yml", "name: shop\nformat: canal\nfiles: {path: a.jsonl}\n")
+    project.write(
+        "conf/tables/shop.yml",
+        "source: shop\n"
+        "defaults: {exclude: [SECRET], columns: {phone: {mask: null}}}\n"
+        "tables:\n"
+        "  - from: '*'\n"
+        "  - {from: shop.staff, keys: [Id], columns: {emial: {mask: null}}, sequence_by: [vers]}\n"
+        "  - {from: shop.never, columns: {x: int}}\n",
+    )
+    staff = {"id": "1", "email": "a@b", "version": "1"}
+    file = project.land(
+        "a.jsonl",
+        [
+            canal("staff", "INSERT", staff, es=1, id_=1),
+            canal("other", "INSERT", {"id": "1", "secret": "x"}, es=2, id_=2),
+        ],
+    )
+    answer = project.ingest("inspect", "--source", "shop", *form, str(file))
+    said = "source shop: no message here has the column `{}` of `{}:` in its tables file{}"
+    assert answer.code == 0
+    assert answer.err.splitlines() == [
+        said.format("vers", "sequence_by", "; nearest: version"),
+        said.format("phone", "columns", ""),
+        said.format("emial", "columns", "; nearest: email"),
+    ]
+
+
 def test_what_gold_would_park_is_said_before_it_is(project: Project) -> None:
     project.write("conf/sources/shop.yml", "name: shop\nformat: canal\nfiles: {path: a.jsonl}\n")
     project.write(

@@ -167,9 +167,13 @@ def _written(files: dict[str, str], conf: Path) -> list[tuple[str, str, None]]:
 
 
 def _write(files: Mapping[str, str], conf: Path) -> None:
-    for file, text in files.items():
-        (conf / file).parent.mkdir(parents=True, exist_ok=True)
-        (conf / file).write_text(text, encoding="utf-8")
+    try:
+        for file, text in files.items():
+            (conf / file).parent.mkdir(parents=True, exist_ok=True)
+            (conf / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        text = f"cannot be written: {error.strerror}"
+        raise ConfigError([Mistake(str(error.filename), None, text)]) from None
 
 
 def _check_free(conf: Path, name: str) -> None:
@@ -181,12 +185,31 @@ def _check_free(conf: Path, name: str) -> None:
     try:
         TypeAdapter(SourceName).validate_python(name)
     except ValidationError:
-        text = f"`--name`: expected letters, digits, `_`, `-` and `.`, got `{name}`"
-        raise ConfigError([Mistake("command line", None, text)]) from None
+        wanted = "expected a letter or digit, then letters, digits, `_`, `-` and `.`, 200 at most"
+        raise ConfigError(
+            [Mistake("command line", None, f"`--name`: {wanted}, got `{name}`")]
+        ) from None
     there = [file for file in _files_of(conf, name) if file.exists()]
     if there:
         text = "is there already and is not written over; give another --name or --conf"
         raise ConfigError([Mistake(str(file), None, text) for file in there])
+    taken = [
+        Mistake(str(file), None, f"is of a source called `{name}` already; give another --name")
+        for folder, key in (("sources", "name"), ("tables", "source"))
+        for file in sorted((conf / folder).glob("*.yml"))
+        if _named(file, key).lower() == name.lower()
+    ]
+    if taken:
+        raise ConfigError(taken)
+
+
+def _named(file: Path, key: str) -> str:
+    """The name that a file gives at `key`; empty if it gives none, or cannot be read."""
+    from ingest.config.checks import value_at
+    from ingest.config.yaml import read
+
+    found = value_at(read(file, environ=os.environ)[0], key)
+    return found if isinstance(found, str) else ""
 
 
 def _files_of(conf: Path, name: str) -> list[Path]:

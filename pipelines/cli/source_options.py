@@ -58,7 +58,10 @@ def table_names(texts: Sequence[str]) -> list[str]:
 
 def _tables(option: str, text: str, mistakes: list[Mistake]) -> Mapping[str, Any]:
     """`shop.items: [order_id, line]`, as the YAML has it."""
+    before = len(mistakes)
     found = _yaml(text, mistakes)
+    if len(mistakes) > before:
+        return {}
     if not isinstance(found, dict):
         example = "[id]" if option == "--keys" else "{price: 'decimal(12,2)'}"
         wanted = f"`{option}`: expected a table and what it has, like shop.items: {example}"

@@ -224,6 +224,15 @@ def test_a_source_also_shows_what_gold_would_make_of_it(project: Project) -> Non
     assert {row["kind"] for row in rows} == {"schema", "change"}
 
 
+def test_a_torn_type_on_the_command_line_is_one_mistake(project: Project) -> None:
+    file = project.land("one.jsonl", [KEYLESS])
+    answer = project.ingest(
+        "inspect", str(file), "--columns", "shop.bins: {x: decimal(1,2), y: int}"
+    )
+    assert (answer.code, len(answer.err.splitlines())) == (2, 1)
+    assert "put decimal(1,2) in quotes" in answer.err
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_columns_that_no_message_has_are_named(project: Project, form: tuple[str, ...]) -> None:
     """A mask or an exclude of a misspelt column would hide nothing, and nobody would know."""

@@ -289,6 +289,33 @@ def test_of_a_long_sample_the_first_messages_are_read(
         assert ("only the first 3 messages were read; there are more" in told) is said
 
 
+@pytest.mark.parametrize("file", ["sources/orders.yml", "tables/orders.yml"])
+def test_a_name_that_another_file_has_is_not_given_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    there = tmp_path / "conf" / file
+    there.parent.mkdir(parents=True)
+    there.write_text(("name" if "sources" in file else "source") + ": Shop\n")
+    (tmp_path / "conf/sources").mkdir(exist_ok=True)
+    (tmp_path / "conf/sources/spoilt.yml").write_text("name: [\n")
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(_insert("t"))
+    assert init(tmp_path, "--sample", str(sample), "--name", "shop") == 2
+    said = f"{there}: is of a source called `shop` already; give another --name\n"
+    assert capsys.readouterr().err == said
+    assert not (tmp_path / "conf/ingest.yml").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "conf").write_text("")
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(_insert("t"))
+    assert init(tmp_path, "--sample", str(sample)) == 2
+    assert "cannot be written: Not a directory" in capsys.readouterr().err
+
+
 def test_standard_input_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init(tmp_path, "--sample", "-") == 2
     assert "expected files, got standard input, which no source reads" in capsys.readouterr().err

@@ -68,6 +68,18 @@ def _rocketmq_topic(name: str) -> str:
     return name
 
 
+def _tag(name: str) -> str:
+    """Refuses what a subscription of RocketMQ may be and no message has for its tag: all messages
+    would be passed over."""
+    if name.strip() == "*":
+        raise ValueError("expected the name of a tag, got `*`; without `tags` all are read")
+    if "|" in name or not name.strip():
+        names = [part.strip() for part in name.split("||") if part.strip()]
+        instead = f"; write [{', '.join(names)}]" if len(names) > 1 else ""
+        raise ValueError(f"expected the name of a tag, got `{name}`{instead}")
+    return name
+
+
 def _queue(name: str) -> str:
     if len(name.encode()) > _QUEUE_BYTES:
         raise ValueError(
@@ -220,7 +232,7 @@ class RocketMQ(ConfigModel):
 
     name_servers: Annotated[Text, AfterValidator(_name_servers)]
     topics: Listed[Annotated[Text, AfterValidator(_rocketmq_topic)]]
-    tags: Listed[Text] | None = None
+    tags: Listed[Annotated[Text, AfterValidator(_tag)]] | None = None
     group: Text = "delta-cdc-ingest"
     access_key: Text | None = None
     secret_key: Annotated[Text | None, Field(repr=False)] = None

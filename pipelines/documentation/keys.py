@@ -332,7 +332,8 @@ SOURCE: Mapping[str, Key] = {
     ),
     "rocketmq.topics": Key("The topics, by name.", ["shop"], "shop"),
     "rocketmq.tags": Key(
-        "Only messages that have one of these tags. What has another never comes to bronze.",
+        "Only messages that have one of these tags, each by its name; `*` and `||` of a subscription "
+        "are none. What has another never comes to bronze.",
         ["orders", "items"],
         "orders",
     ),
@@ -519,7 +520,8 @@ _ENTRY: Mapping[str, Key] = {
         {"price": "decimal(50,2)"},
     ),
     "exclude": Key(
-        "Columns that gold and history do not have. Silver and bronze still hold them.",
+        "Columns that gold and history do not have. Silver and bronze still hold them, and `_pos` "
+        "the values of one that is in `sequence_by`.",
         ["internal_note"],
         "internal_note",
         {"type": "array", "items": {"type": "string", "minLength": 1}},

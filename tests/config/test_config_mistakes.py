@@ -303,6 +303,21 @@ def test_a_password_of_digits_is_the_one_that_was_written(conf: Conf) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ("*", "expected the name of a tag, got `*`; without `tags` all are read"),
+        ("a || b", "expected the name of a tag, got `a || b`; write [a, b]"),
+        ("a|b", "expected the name of a tag, got `a|b`"),
+        (" ", "expected the name of a tag, got ` `"),
+    ],
+)
+def test_a_subscription_is_no_tag(conf: Conf, tag: str, said: str) -> None:
+    """The server would hand out all of it, and no message has it for its tag: none would come."""
+    source = f"name: s\nrocketmq:\n  name_servers: h:1\n  topics: [t]\n  tags: [ok, '{tag}']\n"
+    assert one(conf, source) == [(5, f"`rocketmq.tags[1]`: {said}")]
+
+
 @pytest.mark.parametrize("tls", ["yes", "on", "1", "'y'", "no", "[true]"])
 def test_a_flag_has_two_words(conf: Conf, tls: str) -> None:
     source = f"name: s\nrocketmq:\n  name_servers: h:1\n  topics: [t]\n  tls: {tls}\n"

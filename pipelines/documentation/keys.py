@@ -332,8 +332,8 @@ SOURCE: Mapping[str, Key] = {
     ),
     "rocketmq.topics": Key("The topics, by name.", ["shop"], "shop"),
     "rocketmq.tags": Key(
-        "Only messages that have one of these tags, each by its name; `*` and `||` of a subscription "
-        "are none. What has another never comes to bronze.",
+        "Only messages that have one of these tags, each by its name; `*` and `||` of a "
+        "subscription are none. What has another never comes to bronze.",
         ["orders", "items"],
         "orders",
     ),

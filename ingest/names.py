@@ -3,8 +3,9 @@
 A pattern has one to three parts divided by dots: `table`, `db.table` (any schema) or
 `db.schema.table`. `*` stands for any run of characters and `?` for one, each inside one name; `*`
 alone is everything. Case counts, since two source tables may differ in nothing else. A part in
-backticks is literal, so a name that itself holds a dot, `*` or `?` is written db.`odd.name`, and a
-backtick inside is doubled. A name the source lacks (MySQL has no schema) is matched as empty.
+backticks is literal, so a name that itself holds a dot, a comma, `*` or `?` is written
+db.`odd.name`, and a backtick inside is doubled. A name the source lacks (MySQL has no schema) is
+matched as empty.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def declared_for(
 
 def quoted(name: str) -> str:
     """`name` as a pattern that matches just it."""
-    return "`" + name.replace("`", "``") + "`" if re.search(r"[.*?`]", name) else name
+    return "`" + name.replace("`", "``") + "`" if re.search(r"[.*?`,]", name) else name
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
@@ -36,6 +37,11 @@ from ingest.sql.metadata import METADATA
 
 def _pattern(text: str) -> str:
     parse_pattern(text)
+    if "," in re.sub(r"`(?:[^`]|``)+`", "", text):
+        raise ValueError(
+            f"expected one table, got `{text}`; write several as a list, [shop.a, shop.b], and a "
+            "name with a comma in it in backticks"
+        )
     return text
 
 

@@ -428,6 +428,14 @@ TABLES_MISTAKES = [
     ("source: shop\ndefaults: {from: a}\n", 2, "`defaults.from` is not a known key; expected"),
     ("source: shop\ndefaults:\n  ddl: {additiv: apply}\n", 3, "nearest: additive"),
     ("source: shop\ndefaults:\n  ddl: {additive: rewiew}\n", 3, "got `rewiew`; nearest: review"),
+    *(
+        (
+            f"source: shop\ntables:\n  - from: '{several}'\n",
+            3,
+            f"`tables[0].from[0]`: expected one table, got `{several}`; write several as a list",
+        )
+        for several in ("a.b, a.c", "a,b", "a.{b,c}")
+    ),
     (TABLES + "    form: a.b\n", 4, "`tables[0].form` is not a known key; "),
     (TABLES + "    target: '{table}_{database}'\n", 4, "got `{database}`"),
     (TABLES + "    target: _rejects\n", 4, "cannot be the name of a target"),

@@ -57,6 +57,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
             )
             if kind == "string_type" and isinstance(given, bool | int | float):
                 hint = "; put it in quotes"
+            if kind == "string_type" and isinstance(given, dict) and not any(given.values()):
+                hint = "; in YAML { } holds keys and values: put it in quotes"
             if kind in _OF_MODELS and place:
                 hint = f"; its keys are {listed(_keys(model, place))}"
             yield place, f"`{what}`: expected {_EXPECTED[kind]}, got {got}{hint}"

@@ -126,6 +126,8 @@ def path_text(text: str) -> str:
         )
     if "\0" in text or not text.strip():
         raise ValueError("expected a path, got a text that is none")
+    if "\n" in text:
+        raise ValueError("expected a path, got a text with a line break; write it in one line")
     return text
 
 

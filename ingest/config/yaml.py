@@ -45,6 +45,8 @@ _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
 SECRET = re.compile(r"password|secret|token|jaas|webhook|keystore\.key", re.IGNORECASE)
 """Matches the names of options and settings whose values must not be shown."""
 _SPECIAL = re.compile(r"(?:^|[:,\[{-])\s+[*&{\[!|>%@`]")
+_QUOTED_WITHIN = re.compile(r"\w\(['\"]")
+"""A value like `enum('a','b')`, which a comma ends within { } and [ ]."""
 _ANOTHER = ("but found another document", "did not find expected <document start>")
 _NO_CHARACTER = "found invalid Unicode character escape code"
 _PAIR = re.compile(
@@ -156,6 +158,11 @@ def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, st
         return begun.line + 1, f"not YAML: the {bracket} in this line is never closed"
     elif "mapping values" in (error.problem or ""):
         hint = "a value with a colon and a space in it must stand in quotes"
+        if ":" not in line[: mark.column]:
+            hint = "the line is indented deeper than the one above it, or that lacks the space "
+            hint += "behind its colon"
+    elif "flow" in context and _QUOTED_WITHIN.search(line):
+        hint = "a value with quotes in it must stand in quotes itself"
     else:
         hint = _QUOTE_IT if _SPECIAL.search(line) or met in tuple("{[") else ""
     said = " ".join(part for part in (context, error.problem) if part)

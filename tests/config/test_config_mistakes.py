@@ -162,6 +162,11 @@ SOURCE_MISTAKES = [
         "${HOME}, or ./$HOME/in/*.jsonl for a name that begins with it",
     ),
     ('name: shop\nfiles: {path: "in\\0"}\n', 2, "expected a path, got a text that is none"),
+    (
+        "name: shop\nfiles:\n  path: >\n    in/*.jsonl\n",
+        3,
+        "`files.path`: expected a path, got a text with a line break; write it in one line",
+    ),
     ("name: shop\nfiles: {path: ' '}\n", 2, "expected a path, got a text that is none"),
     (f"name: {'x' * 201}\nfiles: {{path: x}}\n", 1, "`name`: expected at most 200 characters, got"),
     (
@@ -438,6 +443,12 @@ TABLES_MISTAKES = [
     ),
     (TABLES + "    form: a.b\n", 4, "`tables[0].form` is not a known key; "),
     (TABLES + "    target: '{table}_{database}'\n", 4, "got `{database}`"),
+    (
+        TABLES + "    target: {table}\n",
+        4,
+        "`tables[0].target`: expected text, got keys with values; in YAML { } holds keys and "
+        "values: put it in quotes",
+    ),
     (TABLES + "    target: _rejects\n", 4, "cannot be the name of a target"),
     (
         TABLES + "    target: gold.x\n",

@@ -67,6 +67,13 @@ def test_values(text: str, environ: dict[str, str], expected: Any) -> None:
         ("a: 1\nb: @c\n", 2, "must stand in quotes"),
         ("a:\n  b: 1\n c: 2\n", 3, "did not find expected key"),
         ("a: 1\nb: c: d\n", 2, "a value with a colon and a space in it must stand in quotes"),
+        ("a: 1\n b: 2\n", 2, "the line is indented deeper than the one above it, or that lacks"),
+        ("a:1\nb: 2\n", 2, "or that lacks the space behind its colon"),
+        (
+            "a: 1\nb: {c: enum('d','e')}\n",
+            2,
+            "a value with quotes in it must stand in quotes itself",
+        ),
         ("a: 1\n\tb: 2\n", 2, "not YAML"),
         ("a: 1\n\nb: \x01\n", 3, "not YAML"),
         ("a: 1\n---\nb: 2\n", 2, "expected one document, got another that begins here"),

@@ -334,6 +334,13 @@ def _options_of(tables: Tables) -> Iterator[tuple[Place, TableOptions]]:
 
 def misplaced_files(folder: Path) -> Iterator[Mistake]:
     """Files and folders that look like configuration but would silently have no effect."""
+    try:
+        yield from _misplaced(folder)
+    except OSError as error:
+        yield Mistake(str(error.filename), None, f"cannot be read: {error.strerror}")
+
+
+def _misplaced(folder: Path) -> Iterator[Mistake]:
     for path in sorted(folder.iterdir()):
         if _hidden_folder(path):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -771,6 +772,22 @@ def test_a_volume_of_kubernetes(conf: Conf, mounted: str) -> None:
         path.rename(held / path.name)
         path.symlink_to(f"..data/{path.name}")
     assert loaded(folder).tables["shop"].tables[0].exclude == ("secret",)
+
+
+@pytest.mark.parametrize("closed", ["conf", "conf/tables"])
+def test_a_folder_that_may_not_be_read(
+    conf: Conf, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = conf({"sources/shop.yml": SHOP, "tables/shop.yml": "source: shop\n"})
+    read = Path.iterdir
+
+    def iterdir(path: Path) -> Any:
+        if str(path) == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", closed)
+        return read(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert Mistake(closed, None, "cannot be read: Permission denied") in mistakes(folder)
 
 
 def test_other_files_beside_the_configuration(conf: Conf) -> None:

@@ -67,9 +67,11 @@ def option_value(option: Option, given: Any) -> Any:
             )
         return given
     if option.kind == "list" and isinstance(given, list | tuple):
-        if all(isinstance(item, str) for item in given):
+        other = next((item for item in given if not isinstance(item, str)), None)
+        if other is None and None not in given:
             return tuple(given)
-        raise ValueError("expected a list of texts")
+        hint = "; put it in quotes" if isinstance(other, int | float) else ""
+        raise ValueError(f"expected a list of texts, got {shown(other)} in it{hint}")
     kinds = {"bool": "true or false", "number": "a whole number", "list": "a list"}
     got = "something else, not shown" if option.secret else shown(given)
     hint = "; put it in quotes" if option.kind == "text" and isinstance(given, int | float) else ""

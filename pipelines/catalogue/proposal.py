@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 
 import yaml
 
-from ingest.names import DEFAULT_TARGET, quoted, target_name
+from ingest.names import DEFAULT_TARGET, RESERVED, quoted, target_name
 from pipelines.catalogue.model import Catalogue, CatalogueTable
 
 
@@ -56,12 +57,19 @@ def tables_text(catalogue: Catalogue, name: str) -> str:
 
 
 def _targets(catalogue: Catalogue) -> Iterator[str]:
-    """A target for each table: its name, with its schema if two tables have the same name."""
+    """A target for each table: its name, with its schema if two tables have the same name, and a
+    number if that does not tell them apart, as of `a-b` and `A_b`."""
     short = [_target(DEFAULT_TARGET, catalogue, table) for table in catalogue.tables]
     often = Counter(name.lower() for name in short)
+    given = set(RESERVED)
     for name, table in zip(short, catalogue.tables, strict=True):
         alone = often[name.lower()] == 1
-        yield name if alone else _target("{db}_{schema}_{table}", catalogue, table)
+        target = first = name if alone else _target("{db}_{schema}_{table}", catalogue, table)
+        numbers = count(2)
+        while target.lower() in given:
+            target = f"{first}_{next(numbers)}"
+        given.add(target.lower())
+        yield target
 
 
 def _target(template: str, catalogue: Catalogue, table: CatalogueTable) -> str:

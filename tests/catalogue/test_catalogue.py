@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,22 @@ def test_tables_of_one_name_get_two_targets() -> None:
     ]
 
 
+def test_names_that_only_other_signs_or_case_tell_apart_get_targets_of_their_own(
+    tmp_path: Path,
+) -> None:
+    names = ("a-b", "a_b", "A_B", "a_b_2")
+    tables = [CatalogueTable(None, name, {"id": "int"}, ("id",), None) for name in names]
+    shop = replace(SHOP, tables=tuple(tables))
+    for folder, text in (
+        ("sources", source_text(shop, "shop", format_="canal", types=False)),
+        ("tables", tables_text(shop, "shop")),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "shop.yml").write_text(text)
+    targets = [entry.target for entry in load(tmp_path, environ={}).tables["shop"].tables]
+    assert targets == ["shop_a_b", "shop_a_b_2", "shop_A_B_3", "shop_a_b_2_2"]
+
+
 def test_what_is_not_well_is_said_with_the_statement_that_mends_it() -> None:
     said = "\n".join(advice(DEPOT, "debezium"))
     for text in (
@@ -151,7 +168,7 @@ def test_a_driver_that_is_missing_is_a_sentence(
         (("--sample", "a.jsonl", "--from", "mysql://a@b/c"), "got both"),
         (("--sample", "a.jsonl", "--types"), "--types goes with --from"),
         (("--from", "mysql://a@b/c", "--format", "debeziun"), "nearest: debezium"),
-        (("--from", "mysql://a@b/c", "--name", "a/b"), "expected letters, digits"),
+        (("--from", "mysql://a@b/c", "--name", "a/b"), "expected a letter or digit, then"),
     ],
 )
 def test_what_init_is_not_given_is_a_sentence(

@@ -143,7 +143,7 @@ def _kept(route: Route, said: tuple[str, ...]) -> str:
 
 
 def _columns(route: Route, types: Mapping[str, str]) -> str:
-    """`id int, name string`, as gold has them."""
+    """`id int, name string masked by hash`, as gold has them."""
     from ingest.sql.metadata import gold_name
 
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
@@ -154,4 +154,6 @@ def _columns(route: Route, types: Mapping[str, str]) -> str:
         for name, type_ in named.items()
         if name.lower() not in hidden
     }
-    return ", ".join(f"{name} {type_}" for name, type_ in shown.items())
+    masked = {name.lower(): f" masked by {mask.mode}" for name, mask in route.masks.items()}
+    said = (f"{name} {type_}{masked.get(name.lower(), '')}" for name, type_ in shown.items())
+    return ", ".join(said)

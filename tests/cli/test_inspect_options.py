@@ -233,6 +233,22 @@ def test_a_torn_type_on_the_command_line_is_one_mistake(project: Project) -> Non
     assert "put decimal(1,2) in quotes" in answer.err
 
 
+def test_what_is_masked_is_said(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEPPER", "a pepper that nobody guesses")
+    project.write("conf/ingest.yml", "mask_secret: env:PEPPER\n")
+    project.write("conf/sources/shop.yml", "name: shop\nformat: canal\nfiles: {path: a.jsonl}\n")
+    project.write(
+        "conf/tables/shop.yml",
+        "source: shop\n"
+        "tables: [{from: '*', columns: {Email: {mask: hash}, age: {mask: null, type: int}}}]\n",
+    )
+    row = {"id": "1", "email": "a@b", "age": "7"}
+    file = project.land("a.jsonl", [canal("staff", "INSERT", row, es=1, id_=1)])
+    answer = project.ingest("inspect", "--source", "shop", str(file))
+    last = answer.out.splitlines()[-1]
+    assert last.endswith(", email string masked by hash, age int masked by null"), last
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_columns_that_no_message_has_are_named(project: Project, form: tuple[str, ...]) -> None:
     """A mask or an exclude of a misspelt column would hide nothing, and nobody would know."""

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 import yaml
@@ -107,8 +108,10 @@ def _pattern(files: Sequence[str], root: Path) -> str:
     if len(paths) > 1:
         folder = os.path.commonpath([os.path.dirname(path) for path in paths])
         flat = all(os.path.dirname(path) == folder for path in paths)
-        suffixes = {"".join(Path(path).suffixes) for path in paths}
-        last = f"*{glob.escape(suffixes.pop())}" if len(suffixes) == 1 else "*"
+        levels = zip(*(reversed(Path(path).suffixes) for path in paths), strict=False)
+        shared = takewhile(lambda level: len(set(level)) == 1, levels)
+        end = "".join(reversed([level[0] for level in shared]))
+        last = f"*{glob.escape(end)}"
         folder = glob.escape(folder)
         path = os.path.join(folder, last if flat else os.path.join("**", last))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,28 @@ def test_several_files_are_one_pattern(tmp_path: Path) -> None:
     assert init(tmp_path, "--sample", *samples, "--json") == 0
     source = yaml.safe_load((tmp_path / "conf/sources/1.yml").read_text())
     assert source["files"]["path"] == "in/**/*.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [
+        (("shop.orders.jsonl", "shop.items.jsonl"), "*.jsonl"),
+        (("2024-01-01.jsonl.gz", "2024-01-02.jsonl.gz"), "*.jsonl.gz"),
+        (("a.kcat.jsonl", "b.kcat.jsonl"), "*.kcat.jsonl"),
+        (("a.jsonl", "b.json"), "*"),
+        (("a", "ba"), "*"),
+    ],
+)
+def test_the_pattern_of_several_files_ends_as_all_of_them_do(
+    tmp_path: Path, names: tuple[str, ...], pattern: str
+) -> None:
+    for name in names:
+        content = _insert("t").encode()
+        (tmp_path / name).write_bytes(gzip.compress(content) if ".gz" in name else content)
+    samples = [str(tmp_path / name) for name in names]
+    assert init(tmp_path, "--sample", *samples, "--name", "s") == 0
+    shop = load(tmp_path / "conf", environ={}).sources["s"]
+    assert shop.files is not None and shop.files.path == str(tmp_path / pattern)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,20 @@ def covers(general: str, special: str) -> bool:
     return all(_covers(*pair) for pair in pairs)
 
 
+def literal(pattern: str) -> tuple[str, ...] | None:
+    """The names of a pattern that means just them; None if it has wildcards."""
+    parts = _letters(pattern)
+    return None if any(_ANY in part or _ONE in part for part in parts) else tuple(parts)
+
+
+def literals_over(pattern: str) -> list[tuple[str, ...]]:
+    """The names of the patterns without wildcards that mean all that `pattern` does: of those,
+    `covers` is true of no others."""
+    parts = _letters(pattern)
+    shorter = [(parts[-1],), (parts[0], parts[-1]), tuple(parts)]
+    return shorter[: len(parts)]
+
+
 _ANY, _ONE = "\ue000", "\ue001"
 """Letters that stand for `*` and `?`."""
 

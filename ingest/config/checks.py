@@ -21,7 +21,7 @@ from ingest.config.sources import Source
 from ingest.config.tables import TableOptions, Tables
 from ingest.config.yaml import Document, Place, Scopes, dotted
 from ingest.errors import Mistake
-from ingest.names import covers, fields_of, lowered, target_name
+from ingest.names import covers, fields_of, literal, literals_over, lowered, target_name
 from ingest.sql.metadata import gold_name
 from ingest.wire.contract import Format, Option
 
@@ -125,16 +125,25 @@ def _refusal(value: Any, options: Sequence[Option]) -> str:
 
 def shadowed_patterns(document: Document, tables: Tables) -> Iterator[Mistake]:
     """Patterns that never apply, because a later entry matches everything that they match."""
+    # Of the many that a database's catalogue gives, only those of one name are held against each
+    # other.
+    named: dict[tuple[str, ...], tuple[int, str]] = {}
+    wild: list[tuple[int, str]] = []
+    for j, entry in enumerate(tables.tables):
+        for general in entry.patterns:
+            names = literal(general)
+            if names is None:
+                wild.append((j, general))
+            else:
+                named[names] = (j, general)
     for i, entry in enumerate(tables.tables):
         for number, pattern in enumerate(entry.patterns):
+            alike = [named[names] for names in literals_over(pattern) if names in named]
             over = [
-                (j, general)
-                for j, later in enumerate(tables.tables)
-                for general in later.patterns
-                if j > i and covers(general, pattern)
+                (j, general) for j, general in (*alike, *wild) if j > i and covers(general, pattern)
             ]
             if over:
-                j, general = over[-1]
+                j, general = max(over)
                 place = ("tables", i, "from", number)
                 line = document.line(("tables", j))
                 out = "move the general entry above it"

@@ -70,12 +70,10 @@ def route(
 
     `ddl` is the settings' policy, `secret` the name of their secret of masks.
     """
-    for number in range(len(tables.tables) - 1, -1, -1):
-        entry = tables.tables[number]
-        if any(matches(pattern, db=db, schema=schema, table=table) for pattern in entry.patterns):
-            break
-    else:
+    number = _last_entry(tables, db, schema, table=table)
+    if number is None:
         return None
+    entry = tables.tables[number]
     options = {name: _inherited(name, entry, tables.defaults) for name in TableOptions.model_fields}
     template = options.pop("target")
     columns = with_defaults(tables.defaults.columns, entry.columns)
@@ -99,6 +97,19 @@ def route(
         merges=(tables.source, number, *(names[field] for field in fields)),
         **options,
     )
+
+
+def _last_entry(tables: Tables, db: str | None, schema: str | None, *, table: str) -> int | None:
+    """The number of the last entry that means a source table."""
+    outer = schema if db is None else db
+    names = ((table,), (outer or "", table), (db or "", schema or "", table))
+    last = max((tables.named.get(each, -1) for each in names), default=-1)
+    for number, pattern in tables.wild:
+        if number < last:
+            break
+        if matches(pattern, db=db, schema=schema, table=table):
+            return number
+    return None if last < 0 else last
 
 
 def through_renames(route: Route, lineages: Iterable[Lineage]) -> Route:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -31,7 +32,7 @@ from ingest.config.model import (
 )
 from ingest.config.settings import DdlChoice
 from ingest.ddl.risks import PolicyRisk
-from ingest.names import DEFAULT_TARGET, check_target, parse_pattern
+from ingest.names import DEFAULT_TARGET, check_target, literal, parse_pattern
 from ingest.sql.metadata import METADATA
 
 
@@ -115,6 +116,27 @@ class Tables(ConfigModel):
     publish: Literal["event", "transaction"] = "event"
     defaults: TableOptions = TableOptions()
     tables: tuple[TableEntry, ...] = (TableEntry.model_validate({"from": "*"}),)
+
+    @cached_property
+    def named(self) -> Mapping[tuple[str, ...], int]:
+        """The number of the last entry with a pattern without wildcards, by its names: a catalogue
+        of thousands of tables is not gone through for each of them."""
+        return {
+            names: number
+            for number, entry in enumerate(self.tables)
+            for pattern in entry.patterns
+            if (names := literal(pattern)) is not None
+        }
+
+    @cached_property
+    def wild(self) -> Sequence[tuple[int, str]]:
+        """The patterns with wildcards, each with the number of its entry, the last one first."""
+        return [
+            (number, pattern)
+            for number, entry in reversed(list(enumerate(self.tables)))
+            for pattern in entry.patterns
+            if literal(pattern) is None
+        ]
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.config import checks, routes
+from ingest.config.checks import shadowed_patterns
 from ingest.config.routes import Route, collisions, route
 from ingest.config.settings import DdlPolicy
 from ingest.config.tables import Tables
+from ingest.config.yaml import Document
 from ingest.names import (
     SourceTable,
     check_target,
@@ -389,3 +392,58 @@ def test_a_table_without_database_is_matched_by_its_schema() -> None:
 )
 def test_a_pattern_that_covers_another(general: str, special: str, covered: bool) -> None:
     assert covers(general, special) is covered
+
+
+_NAMES = st.sampled_from(["a", "b", "a.b", "x"])
+_PARTS = st.sampled_from(["a", "b", "x", "*", "a*", "?", "`a.b`", "`*`"])
+_PATTERNS = st.lists(st.lists(_PARTS, min_size=1, max_size=3).map(".".join), min_size=1, max_size=3)
+
+
+@given(
+    st.lists(_PATTERNS, max_size=6),
+    st.tuples(st.none() | _NAMES, st.none() | _NAMES, _NAMES),
+)
+def test_the_last_entry_that_matches_is_found_by_names_and_by_wildcards(
+    entries: list[list[str]], names: tuple[str | None, str | None, str]
+) -> None:
+    db, schema, table = names
+    declared = tables(*({"from": each, "target": f"t{i}"} for i, each in enumerate(entries)))
+    found = target(declared, db, schema, table)
+    last = [
+        f"t{i}"
+        for i, patterns in enumerate(entries)
+        if any(matches(each, db=db, schema=schema, table=table) for each in patterns)
+    ][-1:]
+    assert ([] if found is None else [found]) == last
+
+
+@given(st.lists(_PATTERNS, max_size=5))
+def test_what_never_applies_is_found_by_names_and_by_wildcards(entries: list[list[str]]) -> None:
+    declared = tables(*({"from": each} for each in entries))
+    found = [said.text.split("`")[1] for said in shadowed_patterns(Document("f", {}, {}), declared)]
+    never = [
+        f"tables[{i}].from"
+        for i, patterns in enumerate(entries)
+        for pattern in patterns
+        if any(covers(each, pattern) for later in entries[i + 1 :] for each in later)
+    ]
+    assert found == never
+
+
+def test_thousands_of_tables_are_not_held_against_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `ingest init --from` writes them: every command reads them."""
+    many = [{"from": f"farm.t{i}", "target": f"t{i}"} for i in range(3_000)]
+    declared = tables({"from": "*"}, *many)
+    compared = []
+
+    def compare(*_: Any, **__: Any) -> bool:
+        compared.append(True)
+        return False
+
+    monkeypatch.setattr(checks, "covers", compare)
+    monkeypatch.setattr(routes, "matches", compare)
+    assert list(shadowed_patterns(Document("f", {}, {}), declared)) == []
+    assert [target(declared, "farm", None, f"t{i}") for i in (0, 2_999)] == ["t0", "t2999"]
+    assert len(compared) <= len(many) + 1

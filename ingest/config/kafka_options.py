@@ -99,8 +99,6 @@ _MECHANISMS = (
     "GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"
 )  # fmt: skip
 """Those of Kafka, and of the library with which Amazon MSK is asked. A class may bring others."""
-_NEEDED = {"sasl.": ("SASL_PLAINTEXT", "SASL_SSL"), "ssl.": ("SSL", "SASL_SSL")}
-"""Without one of these protocols the client passes over options whose names begin so."""
 _OPTION = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 
@@ -116,13 +114,6 @@ def broken_options(options: Mapping[str, Any]) -> Iterator[Broken]:
         text = _broken(option, value, options)
         if text:
             yield (option,), text
-    protocol = options.get("security.protocol", options.get("kafka.security.protocol", "PLAINTEXT"))
-    protocol = str(protocol).upper()
-    for begin, needed in _NEEDED.items():
-        names = {option: option.removeprefix("kafka.") for option in options}
-        idle = [o for o, name in names.items() if name.startswith(begin) and name in OF_CONSUMERS]
-        if idle and protocol in _PROTOCOLS and protocol not in needed:
-            yield (idle[0],), f"is only used with security.protocol {listed(needed)}"
 
 
 def _broken(option: str, value: Any, options: Mapping[str, Any]) -> str:

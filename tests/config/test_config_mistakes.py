@@ -234,18 +234,6 @@ KAFKA_MISTAKES = [
         )
     ),
     (
-        KAFKA + "  topics: [t]\n  options: {sasl.mechanism: PLAIN, sasl.jaas.config: s3cret}\n",
-        5,
-        "`kafka.options.sasl.mechanism`: is only used with security.protocol SASL_PLAINTEXT or "
-        "SASL_SSL",
-    ),
-    (
-        KAFKA + "  topics: [t]\n  options:\n    kafka.security.protocol: SASL_PLAINTEXT\n"
-        "    sasl.mechanism: PLAIN\n    kafka.ssl.truststore.location: /ca.pem\n",
-        8,
-        "is only used with security.protocol SSL or SASL_SSL",
-    ),
-    (
         KAFKA + "  topics: [t]\n  options:\n    a.b: 1\n    kafka.auto.offset.reset: x\n",
         7,
         "cannot be set: starting_offsets says where to begin",

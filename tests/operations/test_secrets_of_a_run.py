@@ -29,7 +29,7 @@ CONF = {
     ),
     "conf/sources/kafka.yml": (
         f"name: kafka\nkafka:\n  bootstrap_servers: {NOBODY}\n  topics: [t]\n  options:\n"
-        "    security.protocol: SASL_SSL\n    sasl.mechanism: PLAIN\n"
+        "    security.protocol: SASL_PLAINTEXT\n    sasl.mechanism: PLAIN\n"
         "    sasl.jaas.config: >-\n      org.apache.kafka.common.security.plain.PlainLoginModule\n"
         '      required username="reader" password="${KAFKA_JAAS}";\n'
         "    ssl.keystore.password: ${KAFKA_STORE}\n"

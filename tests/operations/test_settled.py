@@ -83,7 +83,7 @@ def test_what_a_pass_depends_on(tmp_path: Path) -> None:
     """Every option that a value depends on; and no secret, of which nothing is written down."""
     source = (
         "name: shop\nformat: debezium_avro\nkafka: {{bootstrap_servers: 'b:1', topics: [t],\n"
-        "  options: {{security.protocol: SASL_SSL, sasl.jaas.config: {secret}}}}}\n"
+        "  options: {{sasl.jaas.config: {secret}}}}}\n"
         "options: {{schema_registry: http://r, registry_user: a, registry_password: {secret},\n"
         "  time_precision: {times}}}\n"
     )

@@ -51,6 +51,8 @@ _SCHEMA_CHANGE = re.compile(
 # Objects that go with the columns that are of them, and what goes with the tables in it.
 _TYPES = {"TYPE", "DOMAIN", "EXTENSION"}
 _RENAME_ARGUMENTS = ("objname", "newname", "objtype")
+# The schema of names that say none: PostgreSQL, Oracle, Db2.
+_SCHEMA_SETTINGS = ("SEARCH_PATH", "CURRENT_SCHEMA", "SCHEMA")
 # What is never closed goes on to the end of the text.
 _PART = re.compile(r'\[((?:[^\]]|\]\])*+)(?:\]|\Z)|"((?:[^"]|"")*+)(?:"|\Z)|([^.\[\]"]+)')
 
@@ -66,6 +68,8 @@ def read_statement(reader: TokenReader) -> list[Clause]:
         clauses = _sp_rename(reader, verb)
     elif verb == "USE":
         clauses = _used(reader)
+    elif verb == "SET":
+        clauses = _set(reader)
     elif verb == "DO" and reader.dialect == "postgres":
         clauses = _run(reader)
     elif verb in _OTHER:
@@ -166,6 +170,26 @@ def _used(reader: TokenReader) -> list[Clause]:
     return [other]
 
 
+def _set(reader: TokenReader) -> list[Clause]:
+    """What a session sets; where that is the one schema of names without any, what follows is of
+    that."""
+    other = Clause(kind="other", table=reader.place)
+    for word in ("LOCAL", "SESSION", "CURRENT"):
+        reader.accept(word)
+    if reader.dialect == "mysql" or not any(map(reader.accept, _SCHEMA_SETTINGS)):
+        return [other]
+    for word in ("TO", "="):
+        reader.accept(word)
+    string, after = reader.peek().kind == "string", reader.peek(1)
+    if after.kind == "end" or after.text == ";":
+        name = reader.take().text if string else ""
+        if reader.at_name() and not reader.at("DEFAULT"):
+            name = reader.name()
+        if name:
+            reader.place = TableName(reader.place.db, name, None)
+    return [other]
+
+
 def _has_body(reader: TokenReader, verb: str, first: int) -> bool:
     """Whether the statement holds statements, so that its semicolons do not end it.
 
@@ -193,6 +217,8 @@ def _has_body(reader: TokenReader, verb: str, first: int) -> bool:
 
 
 def _alter(reader: TokenReader) -> list[Clause]:
+    if reader.accept("SESSION", "SET"):  # Oracle
+        return _set(reader)
     ignores = False
     while reader.at_any(_BEFORE_TABLE):
         ignores |= reader.at("IGNORE")

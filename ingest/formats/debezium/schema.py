@@ -170,10 +170,8 @@ class Schemas:
             converts[name] = convert
             if reading.nested is not None:
                 nested[name] = reading.nested
-            if field.items is not None and field.items.name is not None:
-                element = reads(field.items)
-                if element.convert is not None or element.nested is not None:
-                    arrays[name] = array_reader(element.convert, element.nested)
+            if (elements := _elements(field, reads)) is not None:
+                arrays[name] = elements
             if family == "postgres":
                 number = is_decimal(type_.source_type)
                 made_up[name] = invented(field, convert, nested.get(name), number=number)
@@ -185,13 +183,11 @@ class Schemas:
             if not fields:
                 nested[name] = variable_scale
         types = types_of(tuple(columns)) if columns else None
-        large: dict[str, bool] = {}
-        if family == "sqlserver":
-            large = large_values({column.name: column.source_type for column in columns})
+        sources = {column.name: column.source_type for column in columns}
+        large = large_values(sources) if family == "sqlserver" else {}
         if declared:
-            large = in_any_case(large)
             converts, nested = in_any_case(converts), in_any_case(nested)
-            arrays = in_any_case(arrays)
+            arrays, large = in_any_case(arrays), in_any_case(large)
         return Columns(
             types,
             converts,
@@ -237,6 +233,16 @@ class Schemas:
 def of_flink(block: Block, source: Source) -> bool:
     """Whether Flink CDC made a schema: it has the images alone, and no connector is named."""
     return block.images_alone and source.connector is None
+
+
+def _elements(field: Field, reads: Callable[[Field], Reading]) -> ReadArray | None:
+    """What reads the elements of an array that are encoded; None if they are not."""
+    if field.items is None or field.items.name is None:
+        return None
+    element = reads(field.items)
+    if element.convert is None and element.nested is None:
+        return None
+    return array_reader(element.convert, element.nested)
 
 
 def _native(parameters: Mapping[str, Any] | None) -> str | None:

@@ -206,9 +206,20 @@ def note_moment(warehouse: Warehouse, checkpoint: TableCheckpoint, *, news: bool
 def stream_given(checkpoint: str) -> dict[str, int]:
     """The name under which a query of Structured Streaming appends, and the last batch that it has
     begun; nothing if there is no query."""
-    batches = [int(file.name) for file in Path(checkpoint, "offsets").glob("[0-9]*")]
+    batches = _numbers(Path(checkpoint, "offsets"))
     query = read_note(Path(checkpoint, "metadata")).get("id")
     return {query: max(batches, default=-1)} if isinstance(query, str) else {}
+
+
+def unfinished_batch(stream: Path) -> int | None:
+    """The micro-batch that a stream began and did not note as done, if there is one."""
+    begun = max(_numbers(stream / "offsets"), default=-1)
+    return begun if begun > max(_numbers(stream / "commits"), default=-1) else None
+
+
+def _numbers(log: Path) -> list[int]:
+    """The batches of which a log of Structured Streaming has a file."""
+    return [int(file.name) for file in log.glob("*") if file.name.isdigit()]
 
 
 class StreamNeeds(NamedTuple):
@@ -223,20 +234,18 @@ class StreamNeeds(NamedTuple):
 def stream_needs(stream: Path) -> StreamNeeds | None:
     """What a stream needs to go on; None if it has not begun. A damaged checkpoint may need
     anything."""
-    ended = [int(file.name) for file in stream.glob("commits/[0-9]*")]
-    begun = [int(file.name) for file in stream.glob("offsets/[0-9]*")]
+    begun, ended = _numbers(stream / "offsets"), _numbers(stream / "commits")
     if not begun:
         return None
     # A batch that was begun and not ended is read again, and before a new one the last that ended
     # is looked up once more: from where the one before it ended. The first of all is the table as
     # it was one version before its end.
     first = max(min(begun), max(ended, default=0) - 1)
-    unfinished = max(begun) > max(ended, default=-1)
     try:
         offset = (stream / "offsets" / str(first)).read_bytes()
         reached = json.loads(offset.splitlines()[-1])["reservoirVersion"]
         since = (stream / "offsets" / str(max(begun))).stat().st_mtime
-        return StreamNeeds(int(reached) - 1, unfinished, since)
+        return StreamNeeds(int(reached) - 1, unfinished_batch(stream) is not None, since)
     except (OSError, ValueError, LookupError, TypeError):
         return StreamNeeds(0, True, time.time())
 

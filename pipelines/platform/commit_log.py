@@ -24,6 +24,8 @@ CHECKED = 100
 """How many of the newest commits keep their checksums: at least those since the last checkpoint."""
 _RETENTION = "delta.logRetentionDuration"
 """The property of a table that says how long Delta keeps its commits, 30 days without it."""
+_LATER = 60_000
+"""Milliseconds by which Delta may look at its clock later than this was worked out."""
 _CHECKSUM = re.compile(r"(?:(\d{20})|\.(\d{20})\.(?:json|crc))\.crc")
 
 
@@ -99,7 +101,7 @@ def clear_commits(session: SparkSession, table: Path, *, below: int, older: int)
     metadata = snapshot.metadata()
     if metadata.configuration().contains(_RETENTION) or not log.enableExpiredLogCleanup(metadata):
         return
-    age = max((time.time_ns() - first.made) // 1_000_000, older * 1_000)
+    age = max((time.time_ns() - first.made) // 1_000_000, older * 1_000) + _LATER
     kept = jvm.scala.jdk.javaapi.OptionConverters.toScala(jvm.java.util.OptionalLong.of(age))
     catalogued = getattr(log, "cleanUpExpiredLogs$default$2")()
     log.cleanUpExpiredLogs(snapshot, catalogued, kept, delta.TruncationGranularity.MINUTE())

@@ -308,7 +308,11 @@ def _mute_when_jvm_goes(context: SparkContext) -> None:
             said(*of)
 
     server.handle_error = handle_error
-    logging.getLogger().addFilter(lambda record: record.msg != _NOBODY_ANSWERS)
+    logging.getLogger().addFilter(_worth_logging)
+
+
+def _worth_logging(record: logging.LogRecord) -> bool:
+    return record.msg != _NOBODY_ANSWERS
 
 
 def connect_kafka(session: SparkSession) -> None:

@@ -35,6 +35,7 @@ from pipelines.platform.checkpoints import (
     remove,
     spoilt_note,
     stream_given,
+    unfinished_batch,
     write_whole,
 )
 from pipelines.platform.leases import lease
@@ -180,7 +181,7 @@ def _followed(
         checkpoint=checkpoint,
         writer=_writer(checkpoint, source.name),
         tables=_tables(warehouse, source, checkpoint),
-        unfinished=_unfinished(checkpoint),
+        unfinished=unfinished_batch(Path(checkpoint, "stream")),
         begun_anew=(Path(checkpoint) / _BEGUN_ANEW).exists(),
         last=last,
         # Spark Connect appends in another process, which does not hear a request to stop.
@@ -330,17 +331,6 @@ def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
     )
 
 
-def _unfinished(checkpoint: str) -> int | None:
-    """The micro-batch that the stream began and did not note as done, if there is one."""
-
-    def newest(log: str) -> int:
-        folder = Path(checkpoint) / "stream" / log
-        numbers = [int(file.name) for file in folder.glob("*") if file.name.isdigit()]
-        return max(numbers, default=-1)
-
-    return newest("offsets") if newest("offsets") > newest("commits") else None
-
-
 def _checkpoints(folder: str, source: str) -> list[TableCheckpoint]:
     """The checkpoint, as one of bronze, which it follows, and as one of silver."""
 
@@ -361,7 +351,7 @@ def _decoded_up_to(checkpoint: str) -> str | None:
     than a second. None if a stream has begun since and did not finish.
     """
     noted = Path(checkpoint) / _UP_TO
-    if _unfinished(checkpoint) is not None or not noted.exists():
+    if unfinished_batch(Path(checkpoint, "stream")) is not None or not noted.exists():
         return None
     # A damaged note is not that of a commit.
     return noted.read_text(errors="replace")

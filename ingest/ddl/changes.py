@@ -196,8 +196,10 @@ def takes_over(changes: Sequence[SchemaChange]) -> bool:
 
 
 class LineageEntry(NamedTuple):
-    """A change at its place in the order of events. `hidden`: it waits for approval, and what comes
-    under the name that it brings is not the target's column of that name from here on."""
+    """A change at its place in the order of events. `hidden`: it waits for approval or was refused,
+    and what comes under the name that it brings is not the target's column of that name from here
+    on. A hidden drop says that the source has no such column from here on, though the target has:
+    new rows do not get its DEFAULT."""
 
     pos: Pos
     change: ColumnChange
@@ -223,7 +225,7 @@ class Default(NamedTuple):
 def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
     """Those of the changes that tell how events are read, in order; each comes with its place and
     whether it is hidden. A column that was to be added if it did not exist, and had been brought
-    before, is not among them."""
+    before, is not among them, nor is a hidden drop of a column without a DEFAULT."""
     found: list[LineageEntry] = []
     there: set[str | None] = set()
     for pos, change, hidden in sorted(placed, key=lambda entry: entry[0]):
@@ -246,7 +248,23 @@ def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
                 found.append(LineageEntry(pos, change, hidden))
             case _:
                 assert_never(change)
-    return tuple(found)
+    if not any(entry.hidden and frees(entry.change) for entry in found):
+        return tuple(found)
+    known = defaults(tuple(found))
+    return tuple(entry for entry in found if not entry.hidden or _hides(entry, known))
+
+
+def _hides(entry: LineageEntry, known: Iterable[Default]) -> bool:
+    """Whether a hidden entry changes how events are read, with these DEFAULTs."""
+    if brings(entry.change) is not None:
+        return True
+    gone = frees(entry.change)
+    return any(
+        default.column.lower() == gone
+        and default.since <= entry.pos
+        and (default.until is None or default.until > entry.pos)
+        for default in known
+    )
 
 
 def reaches(

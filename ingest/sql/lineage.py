@@ -31,6 +31,7 @@ from ingest.ddl.changes import (
     RenameTable,
     brings,
     defaults,
+    frees,
 )
 from ingest.position import (
     EPOCH,
@@ -182,9 +183,8 @@ def _fates(lineage: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> 
     which are renamed and nothing else. `ages`: the age of an event at each position."""
     found: dict[str, Fate] = {}
     for entry in reversed(lineage) if not keys else ():
-        if entry.hidden:
-            column = brings(entry.change)
-            assert column is not None, "what is hidden comes under a name"
+        column = brings(entry.change) if entry.hidden else None
+        if column is not None:
             found[column] = found.get(column, Fate(None, []))._replace(hidden=ages[entry.pos])
     turns = _turns(lineage, keys=keys)
     paths = sorted({path for listed in turns.values() for _, _, path in listed})
@@ -250,7 +250,8 @@ def _fillings(lineage: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:
         hidden = [
             ages[entry.pos]
             for entry in lineage
-            if entry.hidden and brings(entry.change) == column and entry.pos >= default.since
+            if entry.hidden and column in (brings(entry.change), frees(entry.change))
+            if entry.pos >= default.since
         ]
         if name is not None:
             found.append(

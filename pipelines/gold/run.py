@@ -36,6 +36,7 @@ from pipelines.gold.backlog import (
     with_backlog,
 )
 from pipelines.gold.known_targets import gold_tables
+from pipelines.gold.refold import backfill
 from pipelines.gold.staged_changes import staged_changes
 from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements, coming_statements
@@ -245,7 +246,11 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
 
 
 def _finish(ledger: Ledger) -> list[Entry]:
-    """See approved schema changes through; gives what came of each."""
+    """See approved schema changes through; gives what came of each. Rows whose events are read
+    otherwise, because a change that waits came after them, are folded again."""
+    for table in sorted(ledger.take_read_otherwise(), key=str):
+        if (route := ledger.route(table)) is not None:
+            backfill(ledger, route)
     return [finish(ledger, entry) for entry in ledger.unfinished()]
 
 

@@ -400,6 +400,8 @@ def _taken_up(ledger: Ledger, entry: Entry, route: Route) -> Entry | None:
         entry = replace(entry, version=known.version)
     entry = _decided(ledger, entry, route)
     ledger.stage_entry(entry)
+    if entry.status in (*WAITING, "ignored"):
+        ledger.note_late(entry)
     return entry
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from ingest.ddl.changes import (
     AddColumn,
     ColumnChange,
+    DropColumn,
     Lineage,
     LineageEntry,
     RecreateTable,
@@ -225,7 +226,8 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
 
     A column is hidden if adding it, or giving it this name, waits or was refused while the target
     has another column of that name: what comes for it must not get into the other column (52),
-    which stays because somebody refused to let it go.
+    which stays because somebody refused to let it go. So is the drop or rename of a column that is
+    not let in: the target keeps the column, but its DEFAULT is no longer the source's.
     """
     own = [entry for entry in entries if entry.pos is not None]
     kept = (*WAITING, "rejected")
@@ -235,6 +237,12 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
         for entry in own
         if entry.status in IN_FORCE and entry.pos is not None
         for effect in entry.effects
+    ]
+    placed += [
+        (entry.pos, DropColumn(name), True)
+        for entry in own
+        if entry.status in (*kept, "ignored") and entry.pos is not None and not is_unsent(entry)
+        for name in sorted(freed(entry.effects))
     ]
     placed += [
         (entry.pos, again, True)

@@ -96,6 +96,29 @@ def test_a_name_that_another_column_gives_up_waits_with_it() -> None:
     assert [step.hidden for step in lineage_of([replace(moved, effects=swap)])] == [True, True]
 
 
+@pytest.mark.parametrize("status", ["pending", "failed", "rejected", "ignored"])
+def test_a_default_ends_with_a_drop_that_is_not_let_in(status: Any) -> None:
+    """New rows of the source have no such column, though the target keeps it."""
+    a = AddColumn("a", "int", "5")
+    added = entry("a", 3, effects=(a,), status="applied")
+    gone = entry("d", 4, effects=DROP, kind="drop_column", statement="ALTER …", status=status)
+    drop = LineageEntry((4,), DropColumn("a"), hidden=True)
+    assert lineage_of([added, gone]) == (LineageEntry((3,), a), drop)
+    renamed = replace(gone, effects=(RenameColumn("A", "b"),))
+    assert lineage_of([added, renamed])[1:] == (drop,)
+    plain = replace(added, effects=ADD)
+    assert len(lineage_of([plain, gone])) == 1, "there is no DEFAULT that could end"
+    assert len(lineage_of([added, replace(gone, statement=None)])) == 1, "nobody said so"
+
+
+def test_a_column_dropped_and_added_if_it_does_not_exist_waits_as_another() -> None:
+    added = entry("a", 3, effects=(AddColumn("a", "int", "5"),), status="applied")
+    guarded = AddColumn("a", "int", if_not_exists=True)
+    both = entry("d", 4, effects=(*DROP, guarded), statement="ALTER …")
+    hidden = [LineageEntry((4,), DropColumn("a"), True), LineageEntry((4,), guarded, True)]
+    assert list(lineage_of([added, both]))[1:] == hidden
+
+
 def test_a_column_that_waits_is_not_taken_for_another_of_its_name() -> None:
     gone = entry("d", 4, effects=DROP, status="pending")
     again = entry("a", 5, effects=ADD, status="pending")

@@ -294,7 +294,7 @@ def read_clauses(reader: TokenReader, table: TableName) -> list[Clause]:
         first = reader.index
         try:
             if reader.dialect == "tsql" and verb in ("ADD", "DROP") and not _at_verb(reader):
-                found = _continued(reader, table, verb, last=clauses[-1].kind)
+                found = _continued(reader, table, verb, last=clauses[-1])
             else:
                 verb = reader.verb()
                 read = _READERS.get(verb)
@@ -315,14 +315,15 @@ def _at_verb(reader: TokenReader, *, ahead: int = 0) -> bool:
     return reader.at_any(verbs, ahead=ahead)
 
 
-def _continued(reader: TokenReader, table: TableName, verb: str, *, last: Kind) -> list[Clause]:
-    """SQL Server lets `ADD a INT, b INT` and `DROP COLUMN a, b` go on without the verb."""
+def _continued(reader: TokenReader, table: TableName, verb: str, *, last: Clause) -> list[Clause]:
+    """SQL Server lets `ADD a INT, b INT` and `DROP COLUMN a, b` go on without the verb, and what
+    stands behind one `COLUMN IF EXISTS` has the condition in common."""
     if verb == "ADD":
         return _add(reader, table)
-    if last == "drop_column" and not reader.at("CONSTRAINT"):
-        reader.accept("COLUMN")
-        if_exists = reader.accept("IF", "EXISTS")
-        dropped = [Clause(kind=last, table=table, column=Column(name=reader.name()))]
+    if last.kind == "drop_column" and not reader.at("CONSTRAINT"):
+        in_common = not reader.accept("COLUMN") and last.if_exists is not None
+        if_exists = reader.accept("IF", "EXISTS") or in_common
+        dropped = [Clause(kind=last.kind, table=table, column=Column(name=reader.name()))]
         return _guarded(dropped) if if_exists else dropped
     return _drop(reader, table)
 

@@ -351,7 +351,7 @@ def misplaced_files(folder: Path) -> Iterator[Mistake]:
 
 def _misplaced(folder: Path) -> Iterator[Mistake]:
     for path in sorted(folder.iterdir()):
-        if _hidden_folder(path):
+        if hidden(path):
             continue
         text = _not_read_folder(path) if path.is_dir() else _not_read_setting(path)
         if path.name in _PARTS and not path.is_dir():
@@ -361,7 +361,7 @@ def _misplaced(folder: Path) -> Iterator[Mistake]:
     for part in _PARTS:
         within = folder / part
         for path in sorted(within.iterdir()) if within.is_dir() else ():
-            if _hidden_folder(path):
+            if hidden(path):
                 continue
             if path.is_dir():
                 text = f"is not read; expected files like {part}/NAME.yml, got a folder"
@@ -376,10 +376,11 @@ _BUNDLE = "bundle"
 """A folder beside the configuration that only Databricks reads (docs/databricks.md)."""
 
 
-def _hidden_folder(path: Path) -> bool:
-    """Whether this is a folder of some tool's: a volume of Kubernetes has its files in one, and
-    links to them beside it."""
-    return path.name.startswith(".") and path.is_dir()
+def hidden(path: Path) -> bool:
+    """Whether this is some tool's, and nothing to read: editors keep locks and copies so, macOS
+    what its disks have no place for, and a volume of Kubernetes a folder with the files to which
+    links lead."""
+    return path.name.startswith(".")
 
 
 def _not_read_folder(folder: Path) -> str:

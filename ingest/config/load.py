@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from ingest.config.checks import (
     contradictions,
     format_mistakes,
+    hidden,
     masks_secret,
     misplaced_files,
     repeated_values,
@@ -178,7 +179,7 @@ def _parts(
 ) -> list[tuple[Document, Part | None]]:
     """Every file of `folder`, in order of name, as what it declares (None if it is wrong)."""
     parts = []
-    for path in sorted(folder.glob("*.yml")):
+    for path in sorted(path for path in folder.glob("*.yml") if not hidden(path)):
         document, wrong = reading(path)
         to += wrong
         given = {} if document.value is None else document.value

@@ -762,6 +762,16 @@ def test_a_volume_of_kubernetes(conf: Conf, mounted: str) -> None:
     assert loaded(folder).tables["shop"].tables[0].exclude == ("secret",)
 
 
+def test_what_tools_leave_beside_the_configuration(conf: Conf) -> None:
+    """Emacs's lock is a link that leads nowhere, a copy of macOS is no text, and the half that an
+    editor saves is another source of the same name."""
+    folder = conf({"ingest.yml": "", "sources/shop.yml": SHOP, "sources/.shop.yml": SHOP})
+    for part in (folder, folder / "sources"):
+        (part / ".#shop.yml").symlink_to("somebody@a-machine.4711")
+        (part / "._shop.yml").write_bytes(b"\x00\x05\x16\x07\xff")
+    assert list(loaded(folder).sources) == ["shop"]
+
+
 @pytest.mark.parametrize("closed", ["conf", "conf/tables"])
 def test_a_folder_that_may_not_be_read(
     conf: Conf, closed: str, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,12 @@ def check_spark(error: Exception) -> None:
         raise SparkEnded(ended) from error
 
 
+def check_jvm() -> None:
+    """The same of a JVM that nobody has asked anything since."""
+    if (ended := _jvm_ended(within=0)) is not None:
+        raise SparkEnded(_gone(ended))
+
+
 def described_of(what: str, error: BaseException) -> str:
     """`WHAT: sentence`, for an error that happened to `what`. Many errors name it themselves, some
     without a colon behind it."""
@@ -83,22 +89,26 @@ def log_hint(error: BaseException | None = None) -> str:
 
 def _spark_ended(error: BaseException) -> str | None:
     """The sentence on a JVM that is gone, if an error comes from that."""
-    if not _of_connection(error) or (ended := _jvm_ended()) is None:
+    if not _of_connection(error) or (ended := _jvm_ended(within=_ENDING)) is None:
         return None
+    return _gone(ended)
+
+
+def _gone(ended: str) -> str:
     return (
         f"Spark's JVM {ended} and everything else failed with it{log_hint()}; run again: "
         "what was begun is finished then, nothing is lost or doubled"
     )
 
 
-def _jvm_ended() -> str | None:
-    """How the JVM that this process started came to its end; None while it runs, and if there is
-    none."""
+def _jvm_ended(*, within: float) -> str | None:
+    """How the JVM that this process started came to its end, or does so within these seconds; None
+    while it runs, and if there is none."""
     process = jvm_process()
     if process is None:
         return None
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDING)
+        process.wait(within)
     code = process.poll()
     if code is None:
         return None

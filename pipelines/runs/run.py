@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ingest.errors import TRY_AGAIN
 from ingest.sql.counts.status import decoded_changes
 from pipelines.operations.compaction import Table, compact_written
-from pipelines.platform.failures import check_spark, described
+from pipelines.platform.failures import check_jvm, check_spark, described
 from pipelines.platform.secrets import without_any
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
@@ -104,6 +104,7 @@ class Run:
             self._shown()
             if not brought:
                 self._stop.wait(PAUSE)
+                check_jvm()
         self._name_spoilt()
         self._record(self.outcome.code)
         self._shown(last=True)

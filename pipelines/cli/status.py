@@ -61,8 +61,8 @@ def watch(call: Invocation, seconds: float) -> None:
 
 def _look(call: Invocation) -> Status:
     from pipelines.gold.backlog import unmatched
+    from pipelines.gold.column_warnings import misspelt, untyped
     from pipelines.gold.known_targets import gold_tables
-    from pipelines.gold.untyped import untyped
     from pipelines.operations.status import frozen_notes, gap_notes, source_rows, table_rows
     from pipelines.platform.failures import described_of
     from pipelines.runs.outcome import what_may_be_wrong
@@ -94,6 +94,7 @@ def _look(call: Invocation) -> Status:
             *waiting(warehouse, names),
             *unmatched(warehouse, names),
             *untyped(warehouse, names),
+            *misspelt(warehouse, names),
         ],
         bool(said),
     )

@@ -43,6 +43,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import MODES
 from pipelines.apply.surprise import Surprise, surprises
+from pipelines.gold.column_warnings import stated_names
 from pipelines.gold.encodings import check_encodings
 from pipelines.gold.keys import declared_keys, key_of, shard_of
 from pipelines.gold.known_targets import KnownTarget
@@ -57,7 +58,6 @@ from pipelines.gold.plan import (
     last_applied,
 )
 from pipelines.gold.todays_columns import todays_columns
-from pipelines.gold.untyped import stated_names
 from pipelines.ledger.entries import IN_FORCE, Entry, lineage_of, load_entries
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of

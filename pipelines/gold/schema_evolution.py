@@ -14,6 +14,7 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of, lowered
 from ingest.position import Pos, highest, lowest
+from pipelines.gold.column_warnings import misspelt_columns, stated_names, untyped_columns
 from pipelines.gold.encodings import check_encodings
 from pipelines.gold.keys import (
     before_renames,
@@ -23,7 +24,6 @@ from pipelines.gold.keys import (
     named_keys,
     shard_of,
 )
-from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger import decisions
 from pipelines.ledger.coming_statements import ComingStatements
 from pipelines.ledger.drift import Drift
@@ -179,7 +179,11 @@ def evolve(
     typed += stated_names(ledger.of(table))
     new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
-    row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)
+    met = {*columns, *typed, *chain.from_iterable(ledger.columns_sent(route.target).values())}
+    # With the names of now, also those that statements of this batch gave.
+    misspelt = misspelt_columns(ledger.route(table) or route, columns, met=met)
+    row = replace(row, untyped=untyped, declared=dict(route.columns), misspelt=misspelt)
+    row = row.with_columns(columns)
     if not fresh:
         row = _enter_unsent(feeding, row, columns)
     if not lowered(contract.keys) <= lowered(columns):

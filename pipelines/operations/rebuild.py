@@ -30,12 +30,12 @@ from ingest.errors import TableError
 from ingest.names import lowered
 from ingest.position import highest
 from pipelines.apply.watermarks import key_overridden, watermarks_of_history
+from pipelines.gold.column_warnings import untyped_columns
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction, as_made_today
 from pipelines.gold.refold import Filled, check_owners, fill, overwrite, reordered
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.shared_keys import hand_over
-from pipelines.gold.untyped import untyped_columns
 from pipelines.ledger import decisions
 from pipelines.ledger.entries import WAITING, Entry, write_entries
 from pipelines.ledger.store import Ledger

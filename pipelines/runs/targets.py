@@ -8,9 +8,9 @@ from functools import partial
 from ingest.errors import TableError
 from pipelines.gold import cadence, settled
 from pipelines.gold.backlog import unmatched
+from pipelines.gold.column_warnings import misspelt, untyped
 from pipelines.gold.known_targets import known_targets, no_target, unknown_targets
 from pipelines.gold.run import Merged, merge_tables
-from pipelines.gold.untyped import untyped
 from pipelines.operations.compaction import Table
 from pipelines.operations.views import publish
 from pipelines.platform.failures import check_spark, described
@@ -177,7 +177,8 @@ class GoldStage:
 
     def _stays(self, source: str, targets: set[str]) -> list[str]:
         about = (self._warehouse, [source])
-        return [*waiting(*about), *unmatched(*about), *untyped(*about, targets=targets)]
+        of_targets = (*untyped(*about, targets=targets), *misspelt(*about, targets=targets))
+        return [*waiting(*about), *unmatched(*about), *of_targets]
 
     def _log_merged(self, merged: Sequence[Merged]) -> None:
         """A line for each target that was brought forward, where a log is asked for."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -190,13 +191,15 @@ class Progress:
     created yet. `tables`: for each name of a source table the batch up to which it is applied.
     `untyped`: columns that nobody gives a type. `declared`: the types that the target's entry
     declared for its columns when they were last looked at. `unsent`: by label of a source table the
-    target's columns, in lower case, that it never sent. `columns`: the target's columns, in lower
-    case, when changes were last applied to it; None: not known. `outdated`: the rows are from
-    silver as it was before it was decoded again, or nobody knows of which kind they are, so nothing
-    is applied until they are rebuilt. `parked_for`: why it is parked, if that may end without new
-    changes. `version`: one higher with each row of the target, whatever the clocks of the drivers
-    that wrote them. `merged_at`: when changes were last applied, in microseconds since 1970 UTC by
-    the clock of the driver that did it; None: never, or longer ago than rows of runs are kept.
+    target's columns, in lower case, that it never sent. `misspelt`: columns that are hidden by the
+    tables file and that no message has, each with the column it may mean. `columns`: the target's
+    columns, in lower case, when changes were last applied to it; None: not known. `outdated`: the
+    rows are from silver as it was before it was decoded again, or nobody knows of which kind they
+    are, so nothing is applied until they are rebuilt. `parked_for`: why it is parked, if that may
+    end without new changes. `version`: one higher with each row of the target, whatever the clocks
+    of the drivers that wrote them. `merged_at`: when changes were last applied, in microseconds
+    since 1970 UTC by the clock of the driver that did it; None: never, or longer ago than rows of
+    runs are kept.
     """
 
     target: str
@@ -225,6 +228,7 @@ class Progress:
     untyped: tuple[str, ...] = ()
     declared: dict[str, str] | None = None
     unsent: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    misspelt: dict[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
@@ -362,6 +366,7 @@ class _State(msgspec.Struct, kw_only=True):
     untyped: tuple[str, ...] = ()
     declared: dict[str, str] | None = None
     unsent: dict[str, tuple[str, ...]] = {}
+    misspelt: dict[str, str] = {}
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
@@ -377,6 +382,8 @@ def _state(text: str | None) -> _State:
     return msgspec.json.decode(text, type=_State) if text else _State()
 
 
+_SPANS = 16
+"""How many spans of time are asked for; files of other times are not read."""
 ProgressByTarget = dict[tuple[str, str], Progress]
 """(source, target) -> its progress, with counts at zero."""
 
@@ -390,18 +397,24 @@ def load_progress(warehouse: Warehouse) -> ProgressByTarget:
 
 
 def _read(warehouse: Warehouse) -> ProgressByTarget:
+    """Which rows are the newest is asked of a few narrow columns, `state`, which is most of a row,
+    only of the times at which these were written: the table has all runs of more than a year."""
+    rows = warehouse.read("gold", "_progress")
+    at = F.unix_micros("at")
+    of_each = rows.groupBy("source", "target")
+    known = of_each.agg(F.max_by(at, "version"), F.max(F.when(_merged_row(), at))).collect()
+    if not known:
+        return {}
+    merged = {(source, target): merged_at for source, target, _, merged_at in known}
     names = [name for name, _ in PROGRESS if name not in ("at", "freshness")]
     micros = F.unix_micros("freshness").alias("micros")
     newest = (
-        warehouse.read("gold", "_progress")
+        rows.filter(_written_in(spans([written for _, _, written, _ in known])))
         .groupBy("source", "target")
-        .agg(
-            F.max_by(F.struct(*names, micros), "version").alias("last"),
-            F.max(F.when(_merged_row(), F.unix_micros("at"))),
-        )
+        .agg(F.max_by(F.struct(*names, micros), "version"))
     )
     by_target = {}
-    for source, target, last, merged_at in newest.collect():
+    for source, target, last in newest.collect():
         state = _state(last["state"])
         kind = _kind_of(target)
         of_kind = {each.name for each in fields(kind)}
@@ -416,9 +429,30 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             **{name: getattr(state, name) for name in _KEPT if name in of_kind},
             tables={(db, schema, table): batch for db, schema, table, batch in state.tables},
             version=last["version"],
-            merged_at=merged_at,
+            merged_at=merged.get((source, target)),
         )
     return by_target
+
+
+def spans(moments: Iterable[int]) -> list[tuple[int, int]]:
+    """The moments as _SPANS spans, or fewer, first and last included, that leave out as much time
+    as they can."""
+    ordered = sorted(set(moments))
+    gaps = sorted(range(1, len(ordered)), key=lambda i: ordered[i - 1] - ordered[i])
+    ends = sorted(gaps[: _SPANS - 1])
+    return [
+        (ordered[first], ordered[end - 1])
+        for first, end in zip([0, *ends], [*ends, len(ordered)], strict=True)
+    ]
+
+
+def _written_in(listed: Iterable[tuple[int, int]]) -> Column:
+    """Whether a row of PROGRESS was written in one of these spans (µs)."""
+    first, *more = (
+        F.col("at").between(F.timestamp_micros(F.lit(begin)), F.timestamp_micros(F.lit(end)))
+        for begin, end in listed
+    )
+    return reduce(Column.__or__, more, first)
 
 
 def contract_in(state: str | None) -> TargetContract | None:

@@ -28,10 +28,10 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable
 from ingest.sql.metadata import gold_names, renamed_in_gold, source_name, statement_in_gold
+from pipelines.gold.column_warnings import misspelt_columns, untyped, untyped_columns
 from pipelines.gold.plan import Feed
 from pipelines.gold.reconstruction import types_of_today
 from pipelines.gold.todays_columns import todays_columns
-from pipelines.gold.untyped import untyped, untyped_columns
 from pipelines.ledger.entries import Entry, Status
 from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.table import wanted_columns
@@ -215,7 +215,7 @@ def test_who_has_declared_types_is_not_told_to_declare_them(
         tables={("db", None, "bill"): 4, ("db", None, "bill.old"): 2},
     )
     monkeypatch.setattr(
-        "pipelines.gold.untyped.load_progress", lambda _: {("bills", "bill"): progress}
+        "pipelines.gold.column_warnings.load_progress", lambda _: {("bills", "bill"): progress}
     )
 
     def told(columns: dict[str, Any]) -> list[str]:
@@ -243,6 +243,26 @@ def test_nobody_is_asked_for_the_type_of_the_shard_column() -> None:
     assert way is not None
     columns = {"id": "int", "x": "string", "Shard": "string"}
     assert untyped_columns((), columns, way, new=columns, typed=["id"]) == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("met", "found"),
+    [
+        (["id", "email", "notes", "phone"], {"emial": "email", "Note": "notes"}),
+        (["id", "email", "notes", "phone", "NOTE"], {"emial": "email"}),
+        (["id", "Emial", "notes", "phone"], {"Note": "notes"}),
+    ],
+)
+def test_a_misspelt_column_that_was_to_be_hidden_is_named(
+    met: list[str], found: dict[str, str]
+) -> None:
+    """Not one that hides nothing because the table has no such column: `defaults` name many."""
+    masks = {"emial": {"mask": "null"}, "phone": {"mask": "null"}, "iban": {"mask": "null"}}
+    entry = {"from": ["m.s"], "target": "s", "columns": masks, "exclude": ["Note"]}
+    declared = Tables.model_validate({"source": "farm", "tables": [entry]})
+    way = route(declared, "m", None, table="s", ddl=DdlPolicy())
+    assert way is not None
+    assert misspelt_columns(way, ["id", "email", "notes", "phone"], met=met) == found
 
 
 def test_a_column_is_new_until_progress_knows_it() -> None:

@@ -132,12 +132,17 @@ def test_masked_rows_are_the_clear_ones_masked(
 ) -> None:
     masked, clear = projects
     masked.write("conf/tables/crm.yml", CLEAR % f"{OPTIONS[mode]}, columns: {MASKS}")
-    clear.write("conf/tables/crm.yml", CLEAR % OPTIONS[mode])
+    misspelt = "columns: {emial: {mask: null}}, exclude: [phnoe]"
+    clear.write("conf/tables/crm.yml", CLEAR % f"{OPTIONS[mode]}, {misspelt}")
     for number, day in enumerate(DAYS):
         for project in projects:
             project.land(f"{number}.jsonl", [message(*change) for change in day])
             answer = project.ingest("run")
             assert answer.code == 0, answer.err
+            assert ("hides the column emial" in answer.err) == (project is clear)
+    for name, meant in (("emial", "email"), ("phnoe", "phone")):
+        warning = f"the column {name}, which the newest messages do not have, while {meant} is in"
+        assert warning in " ".join(clear.ingest("status").err.split())
         expected = ordered([mask(row, "person") for row in rows(clear)])
         assert ordered(rows(masked)) == expected
 

@@ -1,8 +1,15 @@
-"""Columns that are string because neither the messages nor the YAML say their type."""
+"""What `run` and `status` say of a target's columns.
+
+Some are string, because neither the messages nor the YAML say their type. And some are in clear,
+where the tables file hides a column that no message has by a mask or `exclude`, under a name that
+is spelled much like theirs: most likely a mistake in writing, which nobody would notice otherwise,
+since gold is as it would be without the line, and `ingest status` lists the mask.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from ingest.config.routes import Route
 from ingest.config.sources import Source
@@ -15,6 +22,8 @@ from pipelines.targets.progress import Names, load_progress
 
 _LISTED = 10
 """Columns of a table that its sentence names."""
+_ALIKE = 0.75
+"""How much alike two names are, from 0 to 1 (`difflib.SequenceMatcher.ratio`)."""
 
 
 def untyped_columns(
@@ -83,3 +92,35 @@ def _declared(source: Source, tables: Iterable[Names]) -> set[str]:
     """The columns of source tables, in lower case, to which the YAML gives types by now. The run
     that meets them says what is to be done next."""
     return {name.lower() for table in tables for name in declared_for(source.columns, table)}
+
+
+def misspelt_columns(
+    route: Route, columns: Iterable[str], *, met: Collection[str]
+) -> dict[str, str]:
+    """The names that the route hides and that are none of those `met`, each with the column of the
+    target, among `columns`, that it may mean."""
+    hidden = (*route.masks, *route.exclude)
+    clear = {name.lower(): name for name in columns if name.lower() not in lowered(hidden)}
+    known = lowered(met)
+    unmet = [name for name in hidden if name.lower() not in known]
+    alike = {name: get_close_matches(name.lower(), clear, n=1, cutoff=_ALIKE) for name in unmet}
+    return {name: clear[near[0]] for name, near in alike.items() if near}
+
+
+def misspelt(
+    warehouse: Warehouse, sources: Collection[str], *, targets: Collection[str] | None = None
+) -> Iterator[str]:
+    """A sentence for each such name that the sources' targets have met. With `targets`, only for
+    these."""
+    for (source, target), progress in sorted(load_progress(warehouse).items()):
+        if source in sources and (targets is None or target in targets):
+            yield from _sentences(target, progress.misspelt)
+
+
+def _sentences(target: str, found: Mapping[str, str]) -> Iterator[str]:
+    for name, clear in found.items():
+        yield (
+            f"table {target}: the tables file hides the column {name}, which the newest messages "
+            f"do not have, while {clear} is in clear. If that is the column you mean, write its "
+            f"name there, then run `ingest rebuild {target}`"
+        )

@@ -44,11 +44,12 @@ def typed(value: str, type_: str, zone: str | None) -> str:
 
 
 def _float(value: str, type_: str) -> str:
-    """Spark would take a number that is too large for infinity, and Java's `1d` and `1f` for
-    numbers."""
+    """Spark would take a number that is too large for infinity, and Java's `1d`, `1f` and `0x1p3`
+    for numbers."""
     found = f"try_cast({value} AS {type_})"
     beyond = f"abs({found}) = double('Infinity') AND instr(lower({value}), 'inf') = 0"
-    return f"IF(lower(right({value}, 1)) IN ('d', 'f') OR ({beyond}), NULL, {found})"
+    java = f"lower(right({value}, 1)) IN ('d', 'f') OR instr(lower({value}), 'x') > 0"
+    return f"IF({java} OR ({beyond}), NULL, {found})"
 
 
 def _too_small(value: str, scale: str) -> str:
@@ -84,14 +85,16 @@ def _ntz(value: str, zone: str) -> str:
         f"WHEN endswith({value}, 'Z') THEN {shifted} "
         f"WHEN {_has_offset(value)} "
         f"THEN convert_timezone({away}, {sql_text(zone)}, {there}) "
-        f"WHEN {value} RLIKE '^[0-9]{{4}}-' THEN try_cast({value} AS timestamp_ntz) END"
+        f"WHEN {value} RLIKE '{_CIVIL}' THEN try_cast({value} AS timestamp_ntz) END"
     )
 
 
 def _timestamp(value: str, zone: str) -> str:
+    # A time of day alone would be one of today for Spark.
+    instant = f"IF(instr({value}, '-') > 0, try_cast({value} AS timestamp), NULL)"
     return (
         f"CASE WHEN {_too_fine(value)} THEN NULL "
-        f"WHEN endswith({value}, 'Z') OR {_has_offset(value)} THEN try_cast({value} AS timestamp) "
+        f"WHEN endswith({value}, 'Z') OR {_has_offset(value)} THEN {instant} "
         f"WHEN length({value}) = 10 THEN "
         f"try_cast(concat({value}, ' 00:00:00 ', {sql_text(zone)}) AS timestamp) "
         f"WHEN {value} RLIKE '^[0-9]{{4}}-' "
@@ -99,6 +102,9 @@ def _timestamp(value: str, zone: str) -> str:
     )
 
 
+_CIVIL = "^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([ T][0-9:.]*)? *$"
+"""A day, or a day and a time of it. Spark would take a month for its first day, and pass over a
+zone that follows."""
 _OFFSET = "([+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
 """An ISO 8601 offset from UTC; no offset in use is beyond these."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
+import struct
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -129,8 +130,13 @@ SYNONYMS = {
 }
 # Words that a name follows.
 _NAMED = {"CONSTRAINT", "COLLATE", "CHARSET", "COMPRESSION", "COMPRESSION_DICTIONARY", "TABLESPACE"}
-_ORACLE_NUMBERS = {"float", "real", "double precision"}
-"""Oracle's other names of numbers, which are decimals there and come as text."""
+_ORACLE_NUMBERS = {"float": 126, "real": 63, "double precision": 126}
+"""Oracle's other names of numbers, which are decimals there and come as text, with their bits.
+
+Source: https://docs.oracle.com/en/database/oracle/oracle-database/19/sqlrf/Data-Types.html (FLOAT).
+"""
+_DIGITS_OF_BIT = 0.30103
+_EXACT = DECIMALS | _ORACLE_NUMBERS.keys()
 _SERIALS = {"serial", "bigserial", "smallserial", "serial2", "serial4", "serial8"}
 _BEHIND_TYPE = (
     ("WITH", "TIME", "ZONE"),
@@ -469,12 +475,17 @@ _WRITTEN_ANEW = set(
     """
     money hstore tsvector tsquery macaddr macaddr8 cidr box circle line lseg path point polygon
     geometry geography int4range int8range numrange tsrange tstzrange daterange int4multirange
-    int8multirange nummultirange tsmultirange tstzmultirange datemultirange
+    int8multirange nummultirange tsmultirange tstzmultirange datemultirange timetz pg_lsn vector
+    halfvec sparsevec
     """.split()
-)
+) | {"time with time zone"}
+_WRITTEN_ANEW_BY_TSQL = {"xml", "hierarchyid", "geography", "geometry", "vector", "sql_variant"}
 _SAME_ANEW = {"jsonb": {"{}", "[]", '""', "null", "true", "false"}}
 """Values that databases write as they were given, where they write most anew."""
 _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
+_BYTEA_ESCAPE = re.compile(r"\\(\\|[0-3][0-7]{2})")
+_BYTEA_ESCAPED = re.compile(r"(?:[^\\]|\\\\|\\[0-3][0-7]{2})*", re.DOTALL)
+"""Source: https://www.postgresql.org/docs/17/datatype-binary.html (bytea escape format)."""
 _BITS_MOST = 64
 """Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
 FIXED_LENGTH = {
@@ -495,7 +506,18 @@ _COMPACT_TIME = re.compile(r"(-?)(\d{1,7})")
 _TIME_OF_DAY = re.compile(r"-?\d{2,3}:[0-5]\d:[0-5]\d(?:\.\d+)?")
 _SHORT = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d)")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]\d\d:\d\d:\d\d(?:[.]\d+)?\S*)?")
+_CLOCK_BEHIND = re.compile(r"(?:[T ]\d\d:\d\d(?::\d\d(?:\.0*)?)?)?")
+"""What may stand behind the day of a date, and says nothing of it."""
 _ZERO_PART = re.compile(r"\d{4}-(?:00-\d\d|\d\d-00)")
+_SINGLE, _SINGLE_BITS = struct.Struct("<f"), 24
+_SINGLES = {
+    "mysql": {"float"},
+    "oracle": {"binary_float"},
+    "postgres": {"real", "float4", "float"},
+    "tsql": {"real", "float"},
+    "db2": {"real", "float"},
+}
+"""Types of single precision; FLOAT with up to 24 bits, and MySQL's without a number."""
 _SHORT_YEAR = re.compile(r"\d\d?")
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -528,7 +550,13 @@ def literal_default(
             return None
         if type_ == "boolean":
             return word.lower(), None
-        return (str(int(word == "TRUE")), None) if dialect == "mysql" else None
+        if dialect != "mysql":
+            return None
+        number = str(int(word == "TRUE"))
+        decimal = parse_type(source_type or "").name in DECIMALS
+        if decimal:
+            return _exact(number, source_type or "", type_ or "string", dialect=dialect), None
+        return number, None
     # DATE '2024-01-01', TIMESTAMP '…', and MySQL's character sets _utf8mb4'…'
     if len(rest) == 2 and rest[0].kind == "word" and rest[1].kind == "string":
         typed = rest[0].text.upper() in ("DATE", "TIME", "TIMESTAMP", "N")
@@ -540,14 +568,17 @@ def literal_default(
         literal = literal and _cast(literal, cast, type_ or "string", dialect=dialect)
     if literal is None or _only_source_reads(literal, source_type or "", dialect):
         return None
-    if type_ == "string" and parse_type(source_type or "").name == "json":
+    name = parse_type(source_type or "").name
+    if dialect == "tsql" and name in _WRITTEN_ANEW_BY_TSQL and literal.text:
+        return None
+    if type_ == "string" and name == "json":
         # MySQL takes it in parentheses alone; where there are none, MariaDB keeps the text.
         anew = dialect in ("oracle", "tsql") or (dialect == "mysql" and tokens[0].text == "(")
         if anew and literal.kind == "string" and literal.text not in _SAME_ANEW["jsonb"]:
             return None
     if dialect == "oracle" and literal.kind == "string" and not literal.text:
         return None, None  # Oracle has no empty text: it is NULL
-    if dialect == "oracle" and parse_type(source_type or "").name == "raw":
+    if dialect == "oracle" and type_ == "binary":
         return _of_raw(literal)
     text = _canonical(literal, source_type or "", type_ or "string", dialect=dialect)
     if type_ == "timestamp_ntz" and text is not None and text.endswith("Z"):
@@ -615,7 +646,7 @@ def _only_source_reads(literal: Token, source_type: str, dialect: str) -> bool:
 
 
 def _of_raw(token: Token) -> tuple[str, None] | None:
-    """Oracle takes text for a RAW as hexadecimal digits."""
+    """Oracle takes text for a RAW or a BLOB as hexadecimal digits."""
     digits = token.text if len(token.text) % 2 == 0 else f"0{token.text}"
     plain = token.kind == "string" and re.fullmatch(r"[0-9a-fA-F]*", digits)
     return (base64_of(bytes.fromhex(digits)), None) if plain else None
@@ -674,43 +705,106 @@ def _canonical(token: Token, source_type: str, type_: str, *, dialect: str) -> s
     """Canonical text of one literal in a column of Spark type `type_`; None if it has none."""
     text, name = token.text, parse_type(source_type).name
     if token.kind in ("bits", "hex"):
-        base = 2 if token.kind == "bits" else 16
-        if type_ == "string" and dialect == "postgres":
-            return _binary_digits(text, base)
-        return _of_bits(text, base, type_)
+        return _of_digits(token, source_type, type_, dialect=dialect)
     if token.kind not in ("string", "number"):
         return None
-    if type_ == "binary" and _BYTEA.fullmatch(text) and name == "bytea":
-        return base64_of(bytes.fromhex(text[2:]))
     if type_ == "binary":
-        return _base64(text)
+        return _bytes(token, name, dialect)
     if type_ == "boolean":
         truth = _TRUTHS.get(text.strip().lower())
         return None if truth is None else str(truth).lower()
-    if type_.startswith("decimal(") or (type_ == "string" and name in DECIMALS | _ORACLE_NUMBERS):
+    if type_.startswith("decimal(") or (type_ == "string" and name in _EXACT):
         return _exact(text, source_type, type_, dialect=dialect)
     if type_ == "date":
-        return _dated(_dashed(text)[:10])
+        day, behind = _dashed(text)[:10], _dashed(text)[10:]
+        return _dated(day) if _CLOCK_BEHIND.fullmatch(behind) else None
     if type_ in ("timestamp", "timestamp_ntz"):
         return _dated(civil_text(_dashed(text), []))
     if type_ in ("int", "bigint") and not text.lstrip("+-").isdigit():
-        return _decimal(text, 0)
+        return _cut(text) if dialect == "tsql" else _decimal(text, 0)
     if type_ == "int" and name == "year" and _SHORT_YEAR.fullmatch(text):
         return _year(int(text), text=token.kind == "string")
     if type_ == "string" and name == "time":
         return _time(text)
     if name in ("enum", "set"):
         return _labels(text, source_type)
-    if type_ in ("int", "bigint", "double"):
+    if type_ == "double":
+        return _floating(text, source_type, dialect)
+    if type_ in ("int", "bigint"):
         return _plain_number(text)
     if token.kind == "number":
         plain = _AS_WRITTEN.fullmatch(text)
         return text if plain and not (plain[1] and dialect == "oracle") else None
-    if name == "uuid":
-        return text.lower() if _UUID.fullmatch(text) else None
+    if name in ("uuid", "uniqueidentifier"):
+        own = text.lower() if name == "uuid" else text.upper()
+        return own if _UUID.fullmatch(text) else None
     if name in ("inet", "inet4", "inet6"):
         return _address(text)
     return text
+
+
+def _of_digits(token: Token, source_type: str, type_: str, *, dialect: str) -> str | None:
+    """`b'101'` and `0x4F`, by the column's type; None where a text's bytes are of its own character
+    set."""
+    base = 2 if token.kind == "bits" else 16
+    if type_ == "string" and dialect == "postgres":
+        return _binary_digits(token.text, base)
+    if type_ == "string" and parse_type(source_type).name in DECIMALS:
+        number = _of_bits(token.text, base, "bigint")
+        return None if number is None else _exact(number, source_type, type_, dialect=dialect)
+    if type_ == "string" and dialect == "tsql":
+        return None
+    return _of_bits(token.text, base, type_)
+
+
+def _bytes(token: Token, name: str, dialect: str) -> str | None:
+    """Bytes from a literal of a text; of a number only MySQL makes its digits."""
+    if token.kind == "number" and dialect != "mysql":
+        return None
+    if name != "bytea" or "\\" not in token.text:
+        return _base64(token.text)
+    if _BYTEA.fullmatch(token.text):
+        return base64_of(bytes.fromhex(token.text[2:]))
+    if not _BYTEA_ESCAPED.fullmatch(token.text):
+        return None
+    parts = _BYTEA_ESCAPE.split(token.text)
+    data = [part.encode("utf-8", "surrogatepass") for part in parts]
+    data[1::2] = [b"\\" if octal == "\\" else bytes((int(octal, 8),)) for octal in parts[1::2]]
+    return base64_of(b"".join(data))
+
+
+def _cut(text: str) -> str | None:
+    """A whole number as SQL Server makes it: what stands behind the point is cut off.
+
+    Source: https://learn.microsoft.com/en-us/sql/t-sql/functions/cast-and-convert-transact-sql.
+    """
+    number = _plain_number(text)
+    try:
+        return None if number is None else decimal_text(number).partition(".")[0]
+    except DecodeError:
+        return None
+
+
+def _floating(text: str, source_type: str, dialect: str) -> str | None:
+    """A number as a column of floating point has it: MySQL's FLOAT(7,4) rounds it, and of single
+    precision its rows show the fewest digits that mean the same."""
+    read, number = parse_type(source_type), _plain_number(text)
+    if number is not None and len(read.numbers) == 2:
+        number = _decimal(number, read.numbers[1])
+    names = _SINGLES[dialect]
+    few = (*read.numbers, 0)[0] <= _SINGLE_BITS or len(read.numbers) == 2
+    if number is None or read.name not in names or (read.name == "float" and not few):
+        return number
+    if read.name == "float" and dialect != "mysql" and not read.numbers:
+        return number
+    try:
+        packed = _SINGLE.pack(float(number))
+    except OverflowError:
+        return None
+    [kept] = _SINGLE.unpack(packed)
+    shown = (f"{kept:.{digits}g}" for digits in range(1, 10))
+    short = next(text for text in shown if _SINGLE.unpack(_SINGLE.pack(float(text)))[0] == kept)
+    return number if float(short) == float(number) else short
 
 
 def _address(text: str) -> str | None:
@@ -724,7 +818,10 @@ def _address(text: str) -> str | None:
 def _exact(text: str, source_type: str, type_: str, *, dialect: str) -> str | None:
     """A number as a column of decimals has it: with its scale, which may lie before the point, and
     without one in its own digits, of which Oracle keeps no zero at the end."""
-    numbers = parse_type(source_type).numbers
+    read = parse_type(source_type)
+    numbers = read.numbers
+    if read.name in _ORACLE_NUMBERS:
+        numbers = ()
     if len(numbers) > 1 or (numbers and type_ == "string"):
         return _decimal(text, (*numbers, 0)[1])
     if type_ != "string":
@@ -734,9 +831,14 @@ def _exact(text: str, source_type: str, type_: str, *, dialect: str) -> str | No
         plain = decimal_text(number) if number is not None else None
     except DecodeError:
         return None
-    if plain is None or dialect != "oracle" or "." not in plain:
+    if plain is None or dialect != "oracle":
         return plain
-    return plain.rstrip("0").removesuffix(".")
+    if "." in plain:
+        plain = plain.rstrip("0").removesuffix(".")
+    bits = (*read.numbers, _ORACLE_NUMBERS.get(read.name, 126))[0]
+    digits = len(plain.replace(".", "").strip("-0"))
+    # More digits than the bits are sure to hold are rounded, as only the source can.
+    return plain if digits <= bits * _DIGITS_OF_BIT or read.name not in _ORACLE_NUMBERS else None
 
 
 def _time(text: str) -> str | None:

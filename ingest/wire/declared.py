@@ -155,9 +155,8 @@ def sql_converter(texts_: Texts) -> Callable[[str], Convert | None]:
     def convert(source_type: str) -> Convert | None:
         type_ = parse_type(source_type)
         make = _CONVERTERS.get(spark_type(source_type, texts_.family).split("(")[0])
-        by_name = _BY_NAME.get(type_.name)
-        if by_name is not None and texts_.family in ("mysql", "oracle", "db2"):
-            make = by_name
+        names = _BY_NAME if texts_.family in ("mysql", "oracle", "db2") else _EVERYWHERE
+        make = names.get(type_.name, make)
         return make(type_, texts_) if make is not None else None
 
     return convert
@@ -404,11 +403,14 @@ _CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     "timestamp_ntz": _civil,
     "date": _date,
 }
-_BY_NAME: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
+_EVERYWHERE: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     "time": _time,
+    **dict.fromkeys(("decimal", "numeric", "number", "fixed", "dec"), _decimal),
+}
+_BY_NAME: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
+    **_EVERYWHERE,
     "json": _json,
     "enum": _labels,
     "set": _labels,
-    **dict.fromkeys(("decimal", "numeric", "number", "fixed", "dec"), _decimal),
     **dict.fromkeys(_GEOMETRY, _bytes_only),
 }

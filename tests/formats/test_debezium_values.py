@@ -136,6 +136,25 @@ def test_declared_values_are_read_as_with_a_schema(
     assert declared(type_, sent, source) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (PG, ("0.00123", "decimal(5,5)", [])),
+        ({**PG, "connector": "oracle"}, ("0.00123", "decimal(5,5)", [])),
+        (MYSQL, ("ew==", "string", ["decimal_scale"])),
+    ],
+)
+def test_a_scale_above_the_precision(source: Mapping[str, Any], expected: Any) -> None:
+    """NUMBER(3,5) of Oracle and numeric(3,5) of PostgreSQL hold small numbers; MySQL has none
+    such, so there the two were mixed up."""
+    sizes = {"scale": "5", "connect.decimal.precision": "3"}
+    said = connect("bytes", "org.apache.kafka.connect.data.Decimal", parameters=sizes)
+    event = decoded(message({"a": said}, source, after={"a": "ew=="}))
+    assert event.after is not None and event.types is not None
+    found = event.after["a"], event.types.columns[0].type, event.warnings or []
+    assert found == expected
+
+
 def test_bytes_in_a_string_whose_mode_is_not_told_are_not_guessed() -> None:
     """`binary.handling.mode` hex writes `deadbeef`, which is base64 of other bytes."""
     said = connect("string", parameters=propagated("BYTEA"))

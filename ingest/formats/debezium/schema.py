@@ -51,7 +51,7 @@ from ingest.memo import Memo
 from ingest.names import declared_for
 from ingest.values import jsontext
 from ingest.values.source_types import types_of
-from ingest.wire.avro.connect import Field
+from ingest.wire.avro.connect import DECIMAL, Field
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Convert, in_any_case, in_sent_names, plain
 
@@ -162,7 +162,7 @@ class Schemas:
             name = field.field
             if name is None:
                 continue
-            reading = reads(field)
+            reading = reads(_of_small_numbers(field) if family in _SMALL_NUMBERS else field)
             type_, convert = self._column(
                 name, field, reading, declared=declared.pop(name, None), family=family
             )
@@ -230,6 +230,22 @@ class Schemas:
         return ColumnType(name, said or semantic or field.type, spark), convert
 
 
+_SMALL_NUMBERS = {"oracle", "postgres"}
+"""Databases whose decimals may have a scale above their precision: NUMBER(3,5) is below 0.01."""
+
+
+def _of_small_numbers(field: Field) -> Field:
+    """A decimal with a scale above its precision as one of that many digits, which holds it."""
+    sizes = field.parameters or {}
+    scale, precision = number_of(sizes, "scale"), number_of(sizes, _PRECISION)
+    if field.name != DECIMAL or not scale or precision is None or not 0 < precision < scale:
+        return field
+    return msgspec.structs.replace(field, parameters={**sizes, _PRECISION: str(scale)})
+
+
+_PRECISION = "connect.decimal.precision"
+
+
 def of_flink(block: Block, source: Source) -> bool:
     """Whether Flink CDC made a schema: it has the images alone, and no connector is named."""
     return block.images_alone and source.connector is None
@@ -261,6 +277,8 @@ def _native(parameters: Mapping[str, Any] | None) -> str | None:
 
 def sized(text: str, length: int | None, scale: int | None) -> str:
     """A type with length and scale where they belong to it: DECIMAL, 14, 4 → `DECIMAL(14,4)`."""
+    # SQL Server names `numeric() identity`, Db2 `CHAR () FOR BIT DATA`.
+    text = text.replace(" ()", "").replace("()", "")
     if "(" in text or length is None:
         return text
     base, _, rest = text.partition(" ")

@@ -49,6 +49,7 @@ _DOUBLES = {
 _BINARY = {"blob", "tinyblob", "mediumblob", "longblob", "binary", "varbinary", "bytea", "raw"} | {
     "long raw",
     "long varbinary",
+    "longvarbinary",
     "image",
     "rowversion",
     "bfile",
@@ -153,7 +154,9 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
     if name in _UNSIGNED:
         return _UNSIGNED[name]
     if name in DECIMALS:
-        return decimal_type(type_.numbers)
+        # Informix's DECIMAL(16) has a floating point, where no scale follows.
+        floating = family == "informix" and len(type_.numbers) == 1
+        return "string" if floating else decimal_type(type_.numbers)
     if name in _DOUBLES:
         return "double"
     if name == "bit":

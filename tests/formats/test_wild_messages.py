@@ -243,6 +243,8 @@ def test_types_of_informix() -> None:
         "day": "datetime year to day",
         "hour": "datetime hour to second",
         "note": "lvarchar(300)",
+        "any": "decimal(16)",
+        "exact": "DECIMAL(16,2)",
     }
     columns = [{"name": name, "typeName": text} for name, text in types.items()]
     value = {
@@ -256,9 +258,30 @@ def test_types_of_informix() -> None:
     (event,) = events(decoder("debezium"), value)
     spark = {column.name: column.type for column in event.columns or ()}
     civil = dict.fromkeys(("made", "seen"), "timestamp_ntz")
-    texts = dict.fromkeys(("day", "hour", "note"), "string")
-    decimals = {"price": "decimal(16,4)", "fee": "decimal(16,2)"}
+    texts = dict.fromkeys(("day", "hour", "note", "any"), "string")
+    decimals = {"price": "decimal(16,4)", "fee": "decimal(16,2)", "exact": "decimal(16,2)"}
     assert spark == {"id": "int", "wide": "bigint", **decimals, **civil, **texts}
+
+
+@pytest.mark.parametrize(
+    ("connector", "type_", "length", "scale", "expected"),
+    [
+        ("sqlserver", "numeric() identity", 10, 0, ("numeric(10,0) identity", "decimal(10,0)")),
+        ("sqlserver", "int identity", 10, 0, ("int identity", "int")),
+        ("db2", "CHAR () FOR BIT DATA", 3, None, ("CHAR(3) FOR BIT DATA", "binary")),
+        ("db2", "DECIMAL", 5, 2, ("DECIMAL(5,2)", "decimal(5,2)")),
+    ],
+)
+def test_types_with_empty_parentheses(
+    connector: str, type_: str, length: int, scale: int | None, expected: tuple[str, str]
+) -> None:
+    """As JDBC drivers name them; their length stands beside."""
+    column = {"name": "c", "typeName": type_, "length": length, "scale": scale}
+    change = {"type": "CREATE", "id": '"d"."s"."t"', "table": {"columns": [column]}}
+    source = {"connector": connector, "db": "d", "schema": "s", "table": "t"}
+    value = {"source": source, "databaseName": "d", "ddl": None, "tableChanges": [change]}
+    (event,) = events(decoder("debezium"), value)
+    assert [(c.source_type, c.type) for c in event.columns or ()] == [expected]
 
 
 def test_declared_types_of_informix() -> None:

@@ -27,6 +27,7 @@ from pipelines.platform.class_archive import java_options
 from pipelines.platform.failures import gist
 from pipelines.platform.jars import fetch
 from pipelines.platform.java import find_java
+from pipelines.platform.memory import allowed_memory
 
 try:
     from py4j.protocol import Py4JError
@@ -134,8 +135,9 @@ def spark(*, warehouse: Path, memory: str | None = None, with_kafka: bool = Fals
 
     Args:
         warehouse: folder of the embedded platform; Spark's own log goes to `_spark.log` in it.
-        memory: heap of the embedded JVM, in Java's words (`2g`); a quarter of the machine's if not
-            given, at least 2g: Delta keeps some megabytes for every table that is written.
+        memory: heap of the embedded JVM, in Java's words (`2g`); if not given, a quarter of the
+            memory that this process may use, from 2g to 16g: Delta keeps some megabytes for every
+            table that is written.
         with_kafka: the embedded JVM starts with Kafka's jars on its class path, where it is else
             given them once it reads Kafka (`connect_kafka`): a login by OAUTHBEARER needs one class
             of that name in the JVM, and jars that come later are loaded twice, for the driver and
@@ -349,12 +351,8 @@ def _knows_kafka(session: SparkSession) -> bool:
 
 
 def _quarter() -> str:
-    """A quarter of the machine's memory, from 2 to 16 GB."""
-    try:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    except (ValueError, OSError):
-        there = 0.0
-    return f"{min(max(2, int(there / 4)), 16)}g"
+    """A quarter of the memory that this process may use, from 2 to 16 GB."""
+    return f"{min(max(2, int(allowed_memory() / 2**30 / 4)), 16)}g"
 
 
 @cache

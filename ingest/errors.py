@@ -6,6 +6,7 @@ IngestError
 ├── DecodeError     one message cannot be decoded; becomes a reject row, never stops a stream
 ├── SourceError     one source cannot be read now; it is named, the others go on
 ├── TableError      one gold table cannot go on; it is parked and named, the others go on
+├── SparkEnded      Spark's JVM is gone, and everything with it; exit code 1
 ├── LeaseHeld       another run has the lease that the work needs; exit code 75
 └── LeaseLost       another run has taken over the lease of work that was under way
 """

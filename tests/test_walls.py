@@ -437,6 +437,15 @@ def test_what_comes_to_the_driver_is_listed_with_its_bound() -> None:
     assert len(found) > 40
 
 
+def test_what_lies_beside_the_checkpoints_is_listed() -> None:
+    """`pipelines/README.md` says of each note what it is, and what becomes of it if lost."""
+    listed = (ROOT / "pipelines/README.md").read_text()
+    texts = [file.read_text(encoding="utf-8") for file in EDGE]
+    found = {name for text in texts for name in re.findall(r'"(\w+\.json)"', text)}
+    assert {name for name in found if f"/{name}`" not in listed} == set()
+    assert len(found) > 8
+
+
 def test_twelve_files_show_how_the_product_works() -> None:
     """They are there, with what is named of them, and no more than somebody reads in a day."""
     page = (ROOT / "ingest/README.md").read_text()

@@ -169,7 +169,9 @@ def _connect(call: Invocation) -> None:
 
 
 _SOURCES = "Only this source. May be given several times."
-_TABLES = "Of the targets, only this one. May be given several times."
+_TABLES = (
+    "In gold, only this target; bronze and silver go by --source alone. May be given several times."
+)
 
 
 def _stage(name: str, stages: tuple[str, ...], text: str) -> None:

@@ -18,7 +18,12 @@ def ddl() -> None:
 
 
 @ddl.command("list")
-@click.option("--status", "wanted", metavar="S", help="Only those with this status.")
+@click.option(
+    "--status",
+    "wanted",
+    metavar="S",
+    help="Only those with this status, like pending, failed or applied.",
+)
 @detailed
 @everywhere
 @click.pass_obj

@@ -132,7 +132,8 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     """Make gold's TABLE anew from silver, in one commit.
 
     The table is made as the configuration has it today: types, key, mode. What of that changes is
-    printed first; a change of the key or mode is confirmed with --yes.
+    printed. Without --yes, a rebuild that would change the key or mode touches nothing, and ends
+    with 2.
     """
     known = _target(call, table)
     target = known.name

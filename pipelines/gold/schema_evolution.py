@@ -217,8 +217,9 @@ def _apply_schema_changes(
     missing = [key for key in keys if key.lower() not in held]
     if missing:
         raise TableError(
-            f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
-            f"it was created; another key needs another target"
+            f"expected the key column {', '.join(missing)} in {route.target}, got a table without; "
+            f"`ingest rebuild {route.target} --yes` makes it anew, or choose another target if "
+            f"the table is somebody else's"
         )
     left = decisions.begin_again(ledger, feeding.table, route)
     coming = feeding.statements

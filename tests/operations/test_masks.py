@@ -30,7 +30,6 @@ OPTIONS = {
     "append": ", stored_as_scd_type: append",
 }
 CANARY = ("ada@home.example", "eve@home.example", "Ada Canary", "Eve Canary", "5550199")
-OWN = ("_pos", "_event_time", "_valid_from", "_valid_to", "_current", "_deleted_at", "_source")
 Person = tuple[int, str | None, str, int | None, str]
 DAYS: tuple[list[tuple[str, int, Person | None, Person | None]], ...] = (
     [

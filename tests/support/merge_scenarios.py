@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = Path(__file__).parents[1] / "merge"
-DB = "merge"
 START = 1_700_000_000_000
 Row = dict[str, Any]
 

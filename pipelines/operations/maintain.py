@@ -4,8 +4,9 @@ files.
 What has not been applied stays: bronze of a source that silver lags behind, and changes that gold
 has not merged. Compaction changes no rows, so streams over a table read nothing again. Files that
 no version needs are removed after Delta's own retention, a week unless the table says otherwise, so
-that readers can finish. No file of bronze is removed while silver lags behind any source in it,
-even that of another project, since silver reads what was appended from the files of that time.
+that readers can finish; also where a full disk leaves no room to compact. No file of bronze is
+removed while silver lags behind any source in it, even that of another project, since silver reads
+what was appended from the files of that time.
 """
 
 from __future__ import annotations
@@ -112,8 +113,9 @@ def _bronze(warehouse: Warehouse, lag: dict[str, int], *, now: float) -> Maintai
         with done.part(source):
             if days is not None:
                 done.trimmed += trim_bronze(warehouse, source, days, now=now)
-            _compact(warehouse, "bronze", "messages", source=source)
         lag[source] += len(done.failed) > failed
+        with done.part(source):
+            _compact(warehouse, "bronze", "messages", source=source)
     with done.part():
         if not any(lag.values()):
             _clean(warehouse, "bronze", "messages")
@@ -152,6 +154,7 @@ def _compacted(
         if days is not None and table in _TRIMMED:
             done.trimmed = _TRIMMED[table](warehouse, days)
         _compact(warehouse, layer, table)
+    with done.part():
         _clean(warehouse, layer, table)
         done.after = _files(warehouse, layer, table)
     return done

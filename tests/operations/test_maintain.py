@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -91,6 +93,30 @@ def test_files_of_bronze_stay_while_any_source_lags(
     assert done == (["shop"] if lags else ["shop", "cleaned"])
     told = ["other: 2 messages wait for silver, left as it is"] if lags else []
     assert (result.notes, result.failed) == (told, [])
+
+
+def test_old_files_go_where_there_is_no_room_to_compact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is when they are wanted most."""
+    done: list[str] = []
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(maintain, "_files", lambda *_: 1)
+    monkeypatch.setattr(maintain, "_compact", full)
+    monkeypatch.setattr(maintain, "_clean", lambda _, *table: done.append(".".join(table)))
+    monkeypatch.setattr(maintain, "undecoded", lambda _: {"shop": 0})
+    monkeypatch.setattr(maintain, "lease", lambda *_: nullcontext())
+    monkeypatch.setattr(maintain, "gold_tables", lambda _: ("items",))
+    warehouse: Any = SimpleNamespace(
+        settings=SimpleNamespace(retention=SimpleNamespace(bronze=None, silver=None, runs=None)),
+        config=SimpleNamespace(sources={"shop": None}),
+        exists=lambda _, name: name in ("messages", "cdc", "items"),
+    )
+    results = maintain.maintain(warehouse, advance=lambda *_: None)
+    assert done == ["bronze.messages", "silver.cdc", "gold.items"]
+    assert all("no space is left" in text for result in results for text in result.failed)
+    assert [len(result.failed) for result in results] == [1, 1, 1]
 
 
 @pytest.mark.slow

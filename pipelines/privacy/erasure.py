@@ -67,7 +67,8 @@ removed."""
 
 class Erased(NamedTuple):
     """What an erasure removed, or would remove: how many of each kind of thing. `shared`: rows of
-    others that came in the same messages and stay; `proof`: what shows that nothing is left."""
+    others that came in the same messages and stay; `erasure`: what is noted of it, with its proof;
+    None if nothing was removed."""
 
     counts: dict[str, int]
     shared: int

@@ -56,8 +56,8 @@ class Answer(NamedTuple):
 
 @dataclass
 class Site:
-    """The pages of a review, for those who have its token. `place`: the warehouse's name; `by`: who
-    decides, unless they give another name."""
+    """The pages of a review, for those who have its token. `by`: who decides, unless they give
+    another name."""
 
     review: Review
     warehouse_name: str

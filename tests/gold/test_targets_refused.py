@@ -340,3 +340,27 @@ def test_a_name_that_another_table_has_since(
     assert found.records == [{"id": 3, "v": "b"}, {"id": 6, "v": "d"}]
     for target in ("shop_t", "shop_t_old"):
         assert project.ingest("reconcile", target).code == 0
+
+
+@pytest.mark.slow
+def test_a_table_that_lost_its_key_column_is_made_anew(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody took the column away by hand, or put another table in its place."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/eu.yml", SOURCE.format(name="eu"))
+    project.land("eu-1.jsonl", [row("o", 1, v="a")])
+    assert project.ingest("run").code == 0
+    gold = f"delta.`{tmp_path / 'warehouse/gold/shop_o'}`"
+    spark.read.table(gold).drop("id").write.format("delta").mode("overwrite").option(
+        "overwriteSchema", "true"
+    ).saveAsTable(gold)
+    project.land("eu-2.jsonl", [row("o", 2, v="b")])
+    answer = project.ingest("run")
+    error = "expected the key column id in shop_o, got a table without; `ingest rebuild shop_o"
+    assert (answer.code, f"table shop_o is parked: {error} --yes`" in answer.err) == (1, True), (
+        answer.err
+    )
+    assert project.ingest("rebuild", "shop_o", "--yes").code == 0
+    found = project.ingest("sql", "SELECT id, v FROM gold.shop_o ORDER BY id", "--json")
+    assert found.records == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]

@@ -197,6 +197,18 @@ def test_all_is_put_back(copies: Copies) -> None:
     assert contents(copies.project, ("run",)) == copies.expected
 
 
+def test_the_warehouse_has_moved(copies: Copies) -> None:
+    """Nothing is read twice, and the tables are where the settings say."""
+    copies.put(copies.backup)
+    settings, place = copies.project / "conf/ingest.yml", copies.project / "elsewhere/lake"
+    place.parent.mkdir()
+    copies.warehouse.rename(place)
+    settings.write_text(f"{SETTINGS}warehouse: {place}\n")
+    assert contents(copies.project, ("run",)) == copies.expected
+    assert not copies.warehouse.exists()
+    settings.write_text(SETTINGS)
+
+
 def test_checkpoints_are_lost(copies: Copies) -> None:
     """What comes once more counts once."""
     copies.put(copies.backup)

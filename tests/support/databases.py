@@ -17,8 +17,8 @@ Row = dict[str, Any]
 class LoggedChange:
     """One change as the log has it: `before` and `after` as the log shows them.
 
-    `moved_from` is set where the key changed. `partial`: after lacks the columns that were not
-    touched. `transaction` groups changes committed together.
+    `partial`: after lacks the columns that were not touched. `transaction` groups changes committed
+    together.
     """
 
     op: str

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from tests.support.demo import ROOT
 from tests.support.pages import CONF, PAGES, Block, of
 
 DOCS = ROOT / "docs"
+SOURCES = [*(ROOT / "ingest").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]
 KEYS = [(what, path) for what, (_, model, _) in FILES.items() for path, _ in fields(model)]
 VALIDATORS = {what: Draft202012Validator(schema(what)) for what in FILES}
 CONF_FILES = [*(ROOT / "conf").glob("*.yml"), *(ROOT / "conf").glob("[st]*s/*.yml")]
@@ -54,6 +57,36 @@ def test_every_format_has_a_page_with_all_that_can_be_said_of_it() -> None:
         assert sorted(names(pages[name])) == sorted(parts)
         for heading in ("Who sends it", "Set up the producer", "A message", "Mistakes"):
             assert f"## {heading}\n" in pages[name], f"{name}: {heading}"
+
+
+def test_sentences_that_are_looked_up_are_said() -> None:
+    """`docs/operations.md` quotes what the command says, `…` where names and values stand."""
+    said = "\n".join(chain.from_iterable(map(texts, SOURCES)))
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    parks = re.search(r"### What parks a table\n.*?\n## ", page, re.DOTALL)
+    night = re.search(r"## Three in the morning\n.*?\n### ", page, re.DOTALL)
+    assert parks is not None and night is not None
+    quoted = [quote for row in rows_of(parks[0]) for quote in re.findall(r"\*([^*]+)\*", row)]
+    quoted += [quote for row in rows_of(night[0]) for quote in re.findall(r"`([^`]+)`", row)]
+    pieces = [piece.strip(" :") for q in quoted for piece in re.split(r"\$\{…\}|…| [ST] ", q)]
+    assert [piece for piece in pieces if piece not in said] == []
+    assert len(quoted) > 30
+
+
+def rows_of(part: str) -> list[str]:
+    """The first cells of the rows of its table."""
+    return [line.split(" | ")[0] for line in part.splitlines() if line.startswith("| ")]
+
+
+def texts(file: Path) -> Iterator[str]:
+    """The texts in a module; a zero byte stands for each value that is put into one."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(
+                str(p.value) if isinstance(p, ast.Constant) else "\0" for p in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def test_every_code_has_a_cause_and_a_cure() -> None:

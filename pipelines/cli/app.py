@@ -102,7 +102,12 @@ def _versions() -> str:
 )
 @everywhere
 def ingest() -> None:
-    """Turn change messages of databases into one history and into current tables."""
+    """Turn change messages of databases into one history and into current tables.
+
+    Ends with 0 when all is done; with 1 when it is but for what standard error names; with 2 where
+    the command, the configuration or the machine does not allow it, and nothing was touched; with
+    75 where another run is at work and it was not to wait any longer.
+    """
 
 
 for table_verb in TABLE_VERBS:
@@ -263,7 +268,10 @@ _stage("gold", ("gold",), "Merge what is new in silver into the gold tables.")
 @everywhere
 @click.pass_obj
 def status(call: Invocation, watch: bool, interval: float | None, check: bool) -> None:
-    """Show where each source and each table stands."""
+    """Show where each source and each table stands.
+
+    Ends with 1 where some of it cannot be looked up, as of a source that cannot be reached.
+    """
     if check:
         from pipelines.cli.reports import check_status
 

@@ -446,6 +446,12 @@ def test_what_lies_beside_the_checkpoints_is_listed() -> None:
     assert len(found) > 8
 
 
+@pytest.mark.parametrize("file", [*CORE, *EDGE], ids=lambda file: str(file.relative_to(ROOT)))
+def test_pages_that_a_module_names_are_there(file: Path) -> None:
+    named = re.findall(r"\b(?:docs|tests|ingest|pipelines)/[\w./-]+\.md\b", file.read_text())
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_twelve_files_show_how_the_product_works() -> None:
     """They are there, with what is named of them, and no more than somebody reads in a day."""
     page = (ROOT / "ingest/README.md").read_text()

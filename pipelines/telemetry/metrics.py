@@ -1,7 +1,7 @@
 """A run's numbers for Prometheus: as a file for node_exporter, or over HTTP.
 
 They show a reading that the run takes between passes, so that a request does not disturb the run.
-Labels are only names of sources and targets. docs/metrics.md lists the metrics.
+Labels are only names of sources and targets. docs/monitoring.md lists the metrics.
 """
 
 from __future__ import annotations

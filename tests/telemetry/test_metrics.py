@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import urllib.error
@@ -20,7 +21,7 @@ from ingest.errors import PlatformError
 from pipelines.cli.watching import WRITTEN_EVERY, watching
 from pipelines.telemetry.endpoint import listening
 from pipelines.telemetry.latency import Latency
-from pipelines.telemetry.metrics import Readings, written_before
+from pipelines.telemetry.metrics import Readings, families, written_before
 from pipelines.telemetry.reading import Reading
 from pipelines.terminal.console import Console
 from pipelines.terminal.log import JsonLog
@@ -60,6 +61,14 @@ def samples(file: Path) -> dict[tuple[str, tuple[str, ...]], float]:
         for family in textfile(file.read_text())
         for sample in family.samples
     }
+
+
+def test_the_page_lists_every_metric() -> None:
+    page = (Path(__file__).parents[2] / "docs/monitoring.md").read_text(encoding="utf-8")
+    table = page[page.index("| metric |") : page.index("## OpenTelemetry")]
+    suffix = {"counter": "_total", "info": "_info"}
+    named = {family.name + suffix.get(family.type, "") for family in families(reading())}
+    assert set(re.findall(r"`(ingest_\w+)`", table)) == named
 
 
 def test_the_file_is_one_that_node_exporter_reads(tmp_path: Path) -> None:

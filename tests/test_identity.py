@@ -91,6 +91,81 @@ def test_66_without_a_key_each_delivery_of_a_crowded_place_is_a_change(
     assert len({row["value_hash"] for row in rows}) == hashes
 
 
+_OF_SNAPSHOTS: dict[str, dict[str, Any]] = {
+    "debezium": {
+        "op": "r",
+        "before": None,
+        "after": {"name": "ink"},
+        "source": {
+            "connector": "mysql",
+            "db": "shop",
+            "table": "pens",
+            "snapshot": "true",
+            "file": "bin.3",
+            "pos": 157,
+            "row": 0,
+        },
+    },
+    "dataworks": {
+        "schema": {
+            "dataColumn": [{"name": "name", "type": "STRING"}],
+            "source": {"dbType": "MySQL", "dbName": "shop", "tableName": "pens"},
+        },
+        "payload": {
+            "op": "INSERT",
+            "after": {"dataColumn": {"name": "ink"}},
+            "sequenceId": "-1",
+            "timestamp": {"eventTime": -1},
+        },
+        "version": "0.0.1",
+    },
+    "oms_default": {
+        "recordType": "ROW",
+        "allMetaData": {"dbType": "OB_MYSQL", "db": "shop", "table_name": "pens"},
+        "postStruct": {"name": "ink"},
+    },
+    "oms_dataworks": {
+        "schema": {
+            "source": {"dbType": "OB_MYSQL", "dbName": "shop", "table": "pens"},
+            "column": [{"name": "name", "type": "VARCHAR"}],
+        },
+        "payload": {
+            "op": "ROW",
+            "after": {"data": {"name": "ink"}},
+            "timestamp": {"eventTime": -1},
+        },
+        "version": "2.0",
+    },
+    "dms": {
+        "data": {"name": "ink"},
+        "metadata": {
+            "record-type": "data",
+            "operation": "load",
+            "schema-name": "shop",
+            "table-name": "pens",
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", _OF_SNAPSHOTS)
+@pytest.mark.parametrize(("keys", "hashes"), [({}, 2), ({"shop.pens": ["name"]}, 1)])
+def test_66_equal_rows_of_a_snapshot_are_two_without_a_key(
+    name: str, keys: dict[str, list[str]], hashes: int
+) -> None:
+    """A snapshot reads all rows at one place of the log, or at none."""
+    value = json.dumps(_OF_SNAPSHOTS[name]).encode()
+    reader = reader_of(name, order="source", keys=keys)
+    rows = [
+        row
+        for offset in (3, 4)
+        for row in as_dicts(reader.rows(Message(value, topic="t", offset=offset)))
+        if row["kind"] == "change"
+    ]
+    assert [row["op"] for row in rows] == ["snapshot"] * 2
+    assert len({row["value_hash"] for row in rows}) == hashes
+
+
 def _changes(*, by_arrival: bool) -> list[Change]:
     """Places that are and are not those of one change, with what happened there."""
     places = [

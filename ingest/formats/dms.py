@@ -33,6 +33,8 @@ from ingest.wire.contract import (
     Message,
     Option,
     TopLevel,
+    equal_changes_of_a_row,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.declared import Convert, Texts, plain, sql_converter
@@ -81,6 +83,7 @@ def decoder(options: FormatOptions) -> Decoder:
             event_time=sent if happened is None else happened,
             sent_time=sent,
             tx_id=text_of(metadata.transaction_id),
+            crowded=number_of(metadata.transaction_record_id) is None,
             warnings=warnings,
         )
         event.kind = KIND_OF[event.op]
@@ -271,6 +274,14 @@ FORMAT = Format(
         "key image": "a record does not name key columns; the YAML or the Kafka key does",
     },
     losses=(
+        repeats_without_key(
+            "with order: source the rows of a full load have no place, and without "
+            "transaction-record-id those of a transaction may have one"
+        ),
+        equal_changes_of_a_row(
+            "and no transaction-record-id (IncludeTransactionDetails) the changes of a transaction "
+            "may have one place"
+        ),
         Loss(
             "changes of a primary key",
             "without a before image (EnableBeforeImage) an update names the new key alone: the row "

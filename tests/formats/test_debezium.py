@@ -270,6 +270,41 @@ def test_rows_of_oracle_that_one_statement_deleted_are_told_apart() -> None:
     assert [crowded(source) for source in (*two, alone)] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("whole", "lacking"),
+    [
+        # CloudCanal's envelopes have no row, and flattened rows what add.fields names.
+        (Source(connector="MySQL", file="bin.3", pos=8, row=0), "row"),
+        (Source(file="bin.3", pos=8, row=0), "row"),
+        (
+            Source(
+                connector="sqlserver", commit_lsn="1:2:3", change_lsn="1:2:1", event_serial_no=1
+            ),
+            "event_serial_no",
+        ),
+        (Source(connector="db2", commit_lsn="0a", change_lsn="0b"), "change_lsn"),
+        (Source(connector="informix", commit_lsn="10", change_lsn="11"), "change_lsn"),
+        (Source(connector="spanner", ts_us=1, sequence="00000001", mod_number=0), "mod_number"),
+    ],
+)
+def test_a_place_without_its_last_part_may_be_that_of_several_rows(
+    whole: Source, lacking: str
+) -> None:
+    assert order_of(whole) is not None and not crowded(whole)
+    part = msgspec.structs.replace(whole, **{lacking: None})
+    assert order_of(part) is not None and crowded(part)
+
+
+def test_changes_of_the_nodes_of_oracle_rac_stand_in_the_order_in_which_they_were_made() -> None:
+    """Early versions name the commit before their own, of the same node, in all events but the last
+    of a transaction: that of a node at rest is old."""
+    of_busy_node = order_of(Source(connector="oracle", scn="495", commit_scn="500"))
+    of_node_at_rest = order_of(Source(connector="oracle", scn="510", commit_scn="100"))
+    last_of_it = order_of(Source(connector="oracle", scn="511", commit_scn="520"))
+    assert of_busy_node and of_node_at_rest and last_of_it
+    assert of_busy_node < of_node_at_rest < last_of_it
+
+
 def test_xstream_positions_compare_from_the_left() -> None:
     early = order_of(Source(connector="oracle", lcr_position="0000000000a4bb8d0000000100"))
     late = order_of(Source(connector="oracle", lcr_position="0000000000a4bb8e00"))

@@ -30,6 +30,7 @@ from ingest.wire.contract import (
     Message,
     TableDecoder,
     TopLevel,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_sides
 from ingest.wire.event_types import paired
@@ -132,6 +133,7 @@ FORMAT = Format(
         "unavailable": "no placeholder for a value that was not supplied is documented",
     },
     losses=(
+        repeats_without_key("the rows of a full load have one place"),
         Loss(
             "checkpointTime, ddlMeta, the database's version",
             "the first is the producer's own position, the second a serialised Java object: bronze "

@@ -434,8 +434,10 @@ def whole(number: Number) -> int | None:
 
 LOSSES = (
     repeats_without_key(
-        "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC, and of "
-        "Aurora DSQL, one commit timestamp, rows of Oracle without txSeq may have one redo record"
+        "the rows of a snapshot have one place, those of one COPY of PostgreSQL one LSN, those of "
+        "a transaction of TiCDC, CockroachDB and Aurora DSQL one timestamp; rows of Oracle without "
+        "txSeq, of MySQL without row (CloudCanal's), and flattened ones without all fields of the "
+        "position may have one"
     ),
     equal_changes_of_a_row(
         "the changes of a transaction of MongoDB, and of Oracle without rs_id and txSeq, have one "

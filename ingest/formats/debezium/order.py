@@ -38,16 +38,21 @@ def order_of(source: Source) -> Order:
 
 def crowded(source: Source) -> bool:
     """Whether several rows of one transaction may stand at one place: for PostgreSQL the rows of
-    one COPY, which is one log entry; for TiCDC and Aurora DSQL all rows; for Oracle rows that are
-    not counted."""
+    one COPY, which is one log entry; for TiCDC, CockroachDB and Aurora DSQL all rows; for Oracle
+    rows that are not counted. For the others so are rows without the last part of their place:
+    CloudCanal sends no row, and flattened messages have what the transformation was told to add."""
     if source.connector in _APART:
-        return False
+        return source.row is None
     if source.connector == "oracle" or source.scn is not None:
         # A row of a snapshot may show the last number that was streamed.
         return not source.lcr_position and (source.txSeq is None or is_snapshot(source))
-    if source.commit_ts is not None or source.lsn is not None:
+    if source.commit_ts is not None or source.lsn is not None or source.ts_hlc is not None:
         return True
-    return (source.connector or "").lower() in _CROWDED or of_dsql(source)
+    connector = (source.connector or "").lower()
+    if connector in _CROWDED or of_dsql(source):
+        return True
+    last = _LAST.get(connector) or ("row" if source.file else None)
+    return last is not None and getattr(source, last) is None
 
 
 def orders_of(sources: Sequence[Source]) -> list[Order]:
@@ -99,7 +104,12 @@ _SEQUENCE = msgspec.json.Decoder(list[int | str | None])
 
 def _scn(source: Source) -> Order:
     """Commit SCN, SCN, the redo record, then the row's number in its transaction (ssn in versions
-    that do not count rows); XStream's LCR position is one long hexadecimal number."""
+    that do not count rows); XStream's LCR position is one long hexadecimal number.
+
+    A commit below the change is not that of its transaction. Early versions name the commit before
+    it, of the same node, in all events but a transaction's last; in a cluster a node at rest may
+    have made that long before the changes of others.
+    """
     if source.lcr_position:
         return _lcr(source.lcr_position)
     scn = whole(source.scn)
@@ -108,13 +118,14 @@ def _scn(source: Source) -> Order:
     commit = whole(source.commit_scn)
     if commit is None and source.commit_scn:
         return None
+    first = scn if commit is None else max(commit, scn)
     # Rows that one statement deletes together have the same redo record and ssn.
     inside = whole(source.txSeq)
     inside = (whole(source.ssn) or 0) if inside is None else inside
     parts = _hex(source.rs_id.strip().removeprefix("0x"), ".") if source.rs_id else None
     if parts is None or len(parts) != 3:
-        return (scn if commit is None else commit), scn, 0, 0, inside
-    return (scn if commit is None else commit), scn, parts[0], parts[1] << 16 | parts[2], inside
+        return first, scn, 0, 0, inside
+    return first, scn, parts[0], parts[1] << 16 | parts[2], inside
 
 
 def _change_lsn(source: Source) -> Order:
@@ -229,6 +240,13 @@ _ORDERS: dict[str, Callable[[Source], Order]] = {
 }
 _CROWDED = {"postgresql", "ticdc"}
 _APART = {"mysql", "mariadb"}
+_LAST = {
+    "sqlserver": "event_serial_no",
+    "db2": "change_lsn",
+    "informix": "change_lsn",
+    "spanner": "mod_number",
+}
+"""What tells rows of one transaction apart."""
 _TRACES: tuple[tuple[str, Callable[[Source], Order]], ...] = (
     ("commit_ts", _commit_ts),
     ("lsn", _lsn),

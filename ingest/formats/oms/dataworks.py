@@ -30,6 +30,7 @@ from ingest.wire.contract import (
     Loss,
     Message,
     TopLevel,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_sides
 from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
@@ -238,6 +239,7 @@ FORMAT = Format(
         "tx_id": "TRANSACTION_BEGIN and TRANSACTION_END carry no transaction id",
     },
     losses=(
+        repeats_without_key("the rows of a full load have one place"),
         Loss(
             "a change that is made again within a millisecond",
             "where scn is no number its place is the same, and it counts as a delivery that is "

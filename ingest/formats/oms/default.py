@@ -27,6 +27,7 @@ from ingest.wire.contract import (
     Option,
     TableDecoder,
     TopLevel,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.event_types import paired
@@ -149,6 +150,7 @@ FORMAT = Format(
         "key image": "prevStruct and postStruct hold rows, record_primary_value the key",
     },
     losses=(
+        repeats_without_key("the rows of a full load have one place"),
         Loss(
             "nulls of large objects",
             "an update leaves out, as null on both sides, what did not change; so such a null "

@@ -235,7 +235,7 @@ def test_ticdc_documentation(peers: Path) -> None:
         ("insert", "test", "tp_int", "429918007904436226"),
         ("checkpoint", None, None, "429918007904436226"),
     ]
-    assert found[1].order == (1639633141221, 429918007904436226)
+    assert found[1].order == (1639633141221, 429918007904436226, 1)
 
 
 def test_flink_cdc_sink(peers: Path) -> None:

@@ -35,6 +35,67 @@ def lifted(name: str, value: Any, key: Any = None, **source: Any) -> dict[str, A
     return change
 
 
+COMMIT = 449_598_867_783_680_001
+
+
+def _columns(text: str) -> dict[str, Any]:
+    key = {"t": 3, "h": True, "f": 11, "v": 1}
+    return {"a": key, "b": {"t": 15, "f": 64, "v": text}}
+
+
+def _canal(type_: str, text: str) -> dict[str, Any]:
+    return {
+        "id": 0,
+        "database": "d",
+        "table": "t",
+        "pkNames": ["a"],
+        "isDdl": False,
+        "type": type_,
+        "es": 1_700_000_000_000,
+        "data": [{"a": "1", "b": text}],
+        "_tidb": {"commitTs": COMMIT},
+    }
+
+
+def _simple(type_: str, image: str, text: str) -> dict[str, Any]:
+    row = {image: {"a": "1", "b": text}}
+    return {"version": 1, "database": "d", "table": "t", "type": type_, "commitTs": COMMIT, **row}
+
+
+def _enveloped(op: str, image: str, text: str) -> dict[str, Any]:
+    source = {"connector": "TiCDC", "db": "d", "table": "t", "commit_ts": COMMIT}
+    return {"op": op, image: {"a": 1, "b": text}, "source": source}
+
+
+@pytest.mark.parametrize(
+    ("name", "delete", "insert", "options"),
+    [
+        ("ticdc_open", {"d": _columns("x")}, {"u": _columns("y")}, {}),
+        ("ticdc_simple", _simple("DELETE", "old", "x"), _simple("INSERT", "data", "y"), {}),
+        ("canal", _canal("DELETE", "x"), _canal("INSERT", "y"), {"order_key": "commit_ts"}),
+        ("debezium", _enveloped("d", "before", "x"), _enveloped("c", "after", "y"), {}),
+    ],
+)
+def test_14_of_what_ticdc_splits_the_delete_is_first(
+    name: str, delete: dict[str, Any], insert: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """An update that changes a unique key comes as a delete and an insert of one commit, and the
+    dispatchers of columns and indexes may send the two to different partitions."""
+    reader = reader_of(name, order="source", options=options)
+    key: dict[str, Any] = {"ts": COMMIT, "scm": "d", "tbl": "t", "t": 1}
+    found = []
+    for value, partition in ((delete, 1), (insert, 0)):
+        message = Message(
+            json.dumps(value).encode(),
+            key=json.dumps(key if name == "ticdc_open" else {"a": 1}).encode(),
+            topic="t",
+            partition=partition,
+        )
+        found += [row for row in as_dicts(reader.rows(message)) if row["kind"] == "change"]
+    assert [row["op"] for row in found] == ["delete", "insert"]
+    assert found[0]["pos"] < found[1]["pos"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "separate"),
     [

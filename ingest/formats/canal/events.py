@@ -9,6 +9,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.events import KIND_OF, Event
 from ingest.formats.canal.envelope import Envelope
+from ingest.formats.ticdc.tso import place_of
 from ingest.wire.contract import FormatOptions
 from ingest.wire.scalars import micros_of, number_of, sent_micros_of, text_of
 from ingest.wire.table_changes import read as read_table_changes
@@ -18,7 +19,8 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
     """What all rows of the message share. Raises bad_value for an impossible time.
 
     s1 and s2 are `es` in milliseconds and `id`, the number of Canal's batch. TiCDC's `id` is always
-    0; there, `order_key` is its commitTs. A source is ordered by one of the two (semantics.md, 75).
+    0; there, `order_key` is its commitTs, and s3 puts deletes first. A source is ordered by one of
+    the two (semantics.md, 75).
     """
     happened = micros_of(envelope.es, warnings, 1000)
     number = envelope.id
@@ -33,6 +35,10 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
     else:
         second = 0 if number is None else number_of(number)
     kind = KIND_OF[op]
+    place: tuple[int, ...] | None = None
+    if happened is not None and second is not None:
+        by_commit = options.options["order_key"] == "commit_ts"
+        place = happened // 1000, *(place_of(second, op) if by_commit else (second,))
     return Event(
         op=op,
         kind=kind,
@@ -43,7 +49,7 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
         key_columns=(envelope.pkNames or None) if kind != "control" else None,
         id=text_of(envelope.id),
         scn=scn,
-        order=None if happened is None or second is None else (happened // 1000, second),
+        order=place,
         snapshot=op == "snapshot",
         broadcast=tidb is not None,
         # Rows of one transaction have one commit time, and rows of one batch of Canal one id.

@@ -111,7 +111,7 @@ def row_event(
         table=names[2],
         key_columns=key_columns,
         scn=scn_of(source),
-        order=order_of(source),
+        order=order_of(source, op),
         crowded=crowded(source),
         snapshot=is_snapshot_row(op, source),
         event_time=micros(source),

@@ -306,11 +306,11 @@ FORMAT = Format(
     "changefeed's resolved alone; __op or __deleted; schema and payload both null; CloudEvents "
     "by iodebezium before their attributes. The id of a JSON Schema may stand before them",
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
-    "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, txSeq or ssn; SQL Server commit_lsn, "
-    "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "
-    "ord; TiCDC commit_ts; CockroachDB ts_hlc; Spanner ts_us, sequence, mod_number; Aurora "
-    "DSQL ts_ns. Flink CDC sends no position (file empty, pos 0), Vitess none that tells the rows "
-    "of a transaction apart: order: arrival",
+    "commit's LSN, then lsn; Oracle the higher of commit_scn and scn, then scn, rs_id, txSeq or "
+    "ssn; SQL Server commit_lsn, change_lsn, event_serial_no; Db2 and Informix commit_lsn, "
+    "change_lsn; MongoDB the second, ord; TiCDC commit_ts, deletes first; CockroachDB ts_hlc; "
+    "Spanner ts_us, sequence, mod_number; Aurora DSQL ts_ns. Flink CDC sends no position (file "
+    "empty, pos 0), Vitess none that tells the rows of a transaction apart: order: arrival",
     flat=True,
     recognise=recognise,
     recognise_bytes=recognise_framed,

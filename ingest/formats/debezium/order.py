@@ -15,6 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from ingest.formats.debezium.envelope import Source, is_snapshot, of_dsql, whole
+from ingest.formats.ticdc.tso import place_of
 
 Order = tuple[int, ...] | None
 
@@ -22,8 +23,8 @@ _LIMIT = 2**63
 _SUFFIX = re.compile(r"\d+$")
 
 
-def order_of(source: Source) -> Order:
-    """s1… of a row (semantics.md, 12); None if the message carries no position."""
+def order_of(source: Source, op: str = "ddl") -> Order:
+    """s1… of a change (semantics.md, 12); None if the message carries no position."""
     find = _ORDERS.get(source.connector or "") or _ORDERS.get((source.connector or "").lower())
     if find is None:
         find = next((order for has, order in _TRACES if getattr(source, has) is not None), _binlog)
@@ -33,7 +34,7 @@ def order_of(source: Source) -> Order:
     for number in found:
         if not 0 <= number < _LIMIT:
             return None
-    return found
+    return found if source.commit_ts is None else place_of(found[0], op)
 
 
 def crowded(source: Source) -> bool:
@@ -55,12 +56,12 @@ def crowded(source: Source) -> bool:
     return last is not None and getattr(source, last) is None
 
 
-def orders_of(sources: Sequence[Source]) -> list[Order]:
+def orders_of(sources: Sequence[Source], ops: Sequence[str]) -> list[Order]:
     """`order_of` of many rows."""
     connectors = {source.connector for source in sources}
     find = _ORDERS.get(connectors.pop() or "") if len(connectors) == 1 else None
-    if find is None:
-        return list(map(order_of, sources))
+    if find is None or sources[0].commit_ts is not None:
+        return list(map(order_of, sources, ops))
     return [
         found if found is not None and min(found) >= 0 and max(found) < _LIMIT else None
         for found in map(find, sources)

@@ -272,14 +272,15 @@ def _table_changes(
     before_words = [words.of(sent) for sent in group]
     after_words = [None if one.after is None else after_word for one in group]
     warnings: list[list[str]] = [[] for _ in group]
+    ops = [sent.op for sent in group]
     fields: dict[str, Sequence[Any]] = {
-        "op": [sent.op for sent in group],
+        "op": ops,
         "op_raw": [inner.op for inner in inners],
         "before_image": before_words,
         "after_image": after_words,
         "event_time": event_times,
         "sent_time": plain_times(inners) or list(map(sent_micros, inners, warnings)),
-        "order": orders_of(sources),
+        "order": orders_of(sources, ops),
         "snapshot": [is_snapshot_row(s.op, s.source) for s in group],
         "warnings": warnings,
     }

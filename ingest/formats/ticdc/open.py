@@ -21,6 +21,7 @@ from ingest.formats.ticdc.tso import (
     VIRTUAL_COLUMNS,
     handle_key_only,
     micros_of_tso,
+    place_of,
     refuse_compressed,
 )
 from ingest.values.jsontext import UNREADABLE, excerpt, parse
@@ -163,7 +164,7 @@ def _event(key: _Key, options: FormatOptions, warnings: list[str]) -> Event:
         db=key.scm or options.default_database,
         table=key.tbl or None,
         scn=text_of(key.ts),
-        order=(number,) if number else None,
+        order=place_of(number, op) if number else None,
         event_time=micros_of_tso(key.ts),
         broadcast=True,
         # The rows of one transaction have one position.
@@ -195,6 +196,8 @@ def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool
         refuse_after("delete", row.p)
     event.op = "delete" if row.d else "insert" if row.p is None else "update"
     event.op_raw = "d" if row.d else "u"
+    if event.order is not None:
+        event.order = place_of(event.order[0], event.op)
     part = bool(key.ohk or key.ccl)
     if part:
         handle_key_only(event.op, key.ccl, keep_keys)
@@ -239,7 +242,7 @@ FORMAT = Format(
     summary="TiCDC Open protocol of TiDB, JSON in pairs of key and value",
     source="https://docs.pingcap.com/tidb/stable/ticdc-open-protocol (pingcap/docs, 05b064e)",
     recognised="a message key of 8 bytes of version 1, a length and JSON",
-    ordered="by ts, the transaction's commit timestamp",
+    ordered="by ts, the transaction's commit timestamp, and within it deletes first",
     recognise_bytes=_recognise,
     empty=True,
     dialect="mysql",

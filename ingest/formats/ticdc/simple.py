@@ -23,6 +23,7 @@ from ingest.formats.ticdc.tso import (
     VIRTUAL_COLUMNS,
     handle_key_only,
     micros_of_tso,
+    place_of,
     refuse_compressed,
 )
 from ingest.values import canonical, jsontext
@@ -100,7 +101,7 @@ def decoder(options: FormatOptions) -> Decoder:
             db=envelope.database or None,
             table=envelope.table or None,
             scn=text_of(envelope.commitTs),
-            order=_order(envelope.commitTs),
+            order=_order(envelope.commitTs, op),
             event_time=micros_of_tso(envelope.commitTs),
             sent_time=sent_micros_of(envelope.buildTs, warnings),
             broadcast=True,
@@ -132,9 +133,9 @@ def _op(envelope: _Envelope) -> str:
     raise DecodeError(Code.UNKNOWN_OP, f"expected type {expected}; got {envelope.type!r}")
 
 
-def _order(given: Scalar) -> tuple[int, ...] | None:
+def _order(given: Scalar, op: str) -> tuple[int, ...] | None:
     number = number_of(given)
-    return (number,) if number else None
+    return place_of(number, op) if number else None
 
 
 def _schema(event: Event, envelope: _Envelope, tables: TableRows) -> None:
@@ -233,7 +234,7 @@ FORMAT = Format(
     source="https://docs.pingcap.com/tidb/stable/ticdc-simple-protocol (pingcap/tiflow, 017624f)",
     recognised="an object with version, type, commitTs and one of buildTs, schemaVersion, "
     "tableSchema and preTableSchema",
-    ordered="by commitTs, the transaction's number",
+    ordered="by commitTs, the transaction's number, and within it deletes first",
     recognise=_recognise,
     dialect="mysql",
     envelope=(

@@ -19,6 +19,13 @@ def micros_of_tso(given: Scalar) -> int | None:
     return (number >> _LOGICAL_BITS) * 1000 if number else None
 
 
+def place_of(commit: int, op: str) -> tuple[int, int]:
+    """The place of an event in TiDB's log: the commit of its transaction, in which the deletes come
+    first. Two events of one key are an update that changes a unique key; TiCDC splits it, and its
+    dispatchers may send the delete and the insert to different partitions."""
+    return commit, int(op != "delete")
+
+
 def refuse_compressed(data: bytes) -> None:
     """Raises unsupported for a message, or a part of one, that TiCDC itself compressed."""
     if data.startswith(_LZ4):

@@ -32,10 +32,10 @@ def change_hash(event: Event, message: Message, *, by_arrival: bool) -> int:
     and in whatever order they name the columns.
 
     If neither a key nor the source's order tells changes apart, each delivery is a change (66); by
-    arrival its place tells that. The rows of a snapshot were all read at one place of the log.
+    arrival its place tells that.
     """
     what: tuple[object, ...] = event.op, event.key, event.before, event.after, event.unavailable
-    crowded = (event.crowded or event.snapshot) and not by_arrival
+    crowded = event.crowded and not by_arrival
     if crowded and not event.key_columns and event.op != "truncate":
         what = *what, message.topic, message.partition, message.offset
     return signed(xxhash.xxh64_intdigest(_CANONICAL.encode(what)))

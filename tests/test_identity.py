@@ -136,26 +136,14 @@ _OF_SNAPSHOTS: dict[str, dict[str, Any]] = {
         },
         "version": "2.0",
     },
-    "dms": {
-        "data": {"name": "ink"},
-        "metadata": {
-            "record-type": "data",
-            "operation": "load",
-            "schema-name": "shop",
-            "table-name": "pens",
-        },
-    },
 }
 
 
 @pytest.mark.parametrize("name", _OF_SNAPSHOTS)
-@pytest.mark.parametrize(("keys", "hashes"), [({}, 2), ({"shop.pens": ["name"]}, 1)])
-def test_66_equal_rows_of_a_snapshot_are_two_without_a_key(
-    name: str, keys: dict[str, list[str]], hashes: int
-) -> None:
-    """A snapshot reads all rows at one place of the log, or at none."""
+def test_a_row_of_a_snapshot_that_is_delivered_again_is_a_copy(name: str) -> None:
+    """Without a key, too. So are equal rows (EQUAL_ROWS_OF_A_SNAPSHOT)."""
     value = json.dumps(_OF_SNAPSHOTS[name]).encode()
-    reader = reader_of(name, order="source", keys=keys)
+    reader = reader_of(name, order="source")
     rows = [
         row
         for offset in (3, 4)
@@ -163,7 +151,7 @@ def test_66_equal_rows_of_a_snapshot_are_two_without_a_key(
         if row["kind"] == "change"
     ]
     assert [row["op"] for row in rows] == ["snapshot"] * 2
-    assert len({row["value_hash"] for row in rows}) == hashes
+    assert len({row["value_hash"] for row in rows}) == 1
 
 
 def _changes(*, by_arrival: bool) -> list[Change]:

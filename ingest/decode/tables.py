@@ -92,8 +92,8 @@ def table_of(changes: Changes, batch: Batch) -> Table | None:
     messages = [batch.messages[at] for at in changes.at]
     by_arrival = decoder.places.of(batch.format, messages[0]).by_arrival
     if keys is None:
-        crowded = event.crowded or any(changes.each("snapshot"))
-        if (crowded and not by_arrival) or any(message.key is not None for message in messages):
+        crowded = event.crowded and not by_arrival
+        if crowded or any(message.key is not None for message in messages):
             return None
     elif not set(keys) <= set(changes.names):
         return None

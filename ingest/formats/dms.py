@@ -275,8 +275,8 @@ FORMAT = Format(
     },
     losses=(
         repeats_without_key(
-            "with order: source the rows of a full load have no place, and without "
-            "transaction-record-id those of a transaction may have one"
+            "with order: source and no transaction-record-id the rows of a full load have no "
+            "place, and those of a transaction may have one"
         ),
         equal_changes_of_a_row(
             "and no transaction-record-id (IncludeTransactionDetails) the changes of a transaction "

@@ -172,6 +172,14 @@ def repeats_without_key(why: str) -> Loss:
     )
 
 
+EQUAL_ROWS_OF_A_SNAPSHOT = Loss(
+    "equal rows of a snapshot",
+    "where a table has no key they count as one that was delivered again, since a snapshot reads "
+    "all rows at one place: set order: arrival for such tables",
+)
+"""The loss of formats with snapshots, whose rows have no place of their own in the log."""
+
+
 def equal_changes_of_a_row(why: str, *, by_default: bool = False) -> Loss:
     """The loss of formats in which a place in the source's log does not tell the changes of one row
     apart, although a source is ordered by it; `why` says which changes share a place. `by_default`:

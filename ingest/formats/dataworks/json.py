@@ -22,6 +22,7 @@ from ingest.formats.dataworks.record import (
 from ingest.formats.dataworks.tables import Tables
 from ingest.values.jsontext import parse
 from ingest.wire.contract import (
+    EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
     Decoder,
     Format,
@@ -30,7 +31,6 @@ from ingest.wire.contract import (
     Message,
     TableDecoder,
     TopLevel,
-    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_sides
 from ingest.wire.event_types import paired
@@ -133,7 +133,7 @@ FORMAT = Format(
         "unavailable": "no placeholder for a value that was not supplied is documented",
     },
     losses=(
-        repeats_without_key("the rows of a full load have one place"),
+        EQUAL_ROWS_OF_A_SNAPSHOT,
         Loss(
             "checkpointTime, ddlMeta, the database's version",
             "the first is the producer's own position, the second a serialised Java object: bronze "

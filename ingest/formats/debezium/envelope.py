@@ -25,6 +25,7 @@ from ingest.values import canonical
 from ingest.values.jsontext import members
 from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import (
+    EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
     Loss,
     TableName,
@@ -434,11 +435,11 @@ def whole(number: Number) -> int | None:
 
 LOSSES = (
     repeats_without_key(
-        "the rows of a snapshot have one place, those of one COPY of PostgreSQL one LSN, those of "
-        "a transaction of TiCDC, CockroachDB and Aurora DSQL one timestamp; rows of Oracle without "
-        "txSeq, of MySQL without row (CloudCanal's), and flattened ones without all fields of the "
-        "position may have one"
+        "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC, "
+        "CockroachDB and Aurora DSQL one timestamp; rows of Oracle without txSeq, of MySQL without "
+        "row (CloudCanal's), and flattened ones without all fields of the position may have one"
     ),
+    EQUAL_ROWS_OF_A_SNAPSHOT,
     equal_changes_of_a_row(
         "the changes of a transaction of MongoDB, and of Oracle without rs_id and txSeq, have one "
         "place",

@@ -23,6 +23,7 @@ from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.values.source_types import family_of
 from ingest.wire.contract import (
+    EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
     Decoder,
     Format,
@@ -30,7 +31,6 @@ from ingest.wire.contract import (
     Loss,
     Message,
     TopLevel,
-    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_sides
 from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
@@ -239,7 +239,7 @@ FORMAT = Format(
         "tx_id": "TRANSACTION_BEGIN and TRANSACTION_END carry no transaction id",
     },
     losses=(
-        repeats_without_key("the rows of a full load have one place"),
+        EQUAL_ROWS_OF_A_SNAPSHOT,
         Loss(
             "a change that is made again within a millisecond",
             "where scn is no number its place is the same, and it counts as a delivery that is "

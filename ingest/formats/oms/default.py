@@ -18,6 +18,7 @@ from ingest.formats.oms.records import RECORD, Meta, Record, record_event, split
 from ingest.formats.oms.tables import Tables
 from ingest.values.jsontext import image, parse
 from ingest.wire.contract import (
+    EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
     Decoder,
     Format,
@@ -27,7 +28,6 @@ from ingest.wire.contract import (
     Option,
     TableDecoder,
     TopLevel,
-    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.event_types import paired
@@ -150,7 +150,7 @@ FORMAT = Format(
         "key image": "prevStruct and postStruct hold rows, record_primary_value the key",
     },
     losses=(
-        repeats_without_key("the rows of a full load have one place"),
+        EQUAL_ROWS_OF_A_SNAPSHOT,
         Loss(
             "nulls of large objects",
             "an update leaves out, as null on both sides, what did not change; so such a null "

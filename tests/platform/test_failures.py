@@ -89,7 +89,7 @@ ingest_source = sources.ingest_source
 
 def killed(*of, **more):
     brought = ingest_source(*of, **more)
-    if sys.argv[2] == "at work" or not brought:
+    if sys.argv[2] == "at work" or not brought.messages:
         SparkContext._gateway.proc.kill()
     return brought
 

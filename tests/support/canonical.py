@@ -37,6 +37,7 @@ OF_PRODUCERS = (
     "columns set to NULL",
     "the text null",
     "changes of a primary key",
+    "types of MongoDB's values",
     "fields that MongoDB's replacement of a document dropped",
     "columns that Spanner's updates leave",
     "keys of REPLICA IDENTITY USING INDEX",

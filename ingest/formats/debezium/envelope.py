@@ -483,6 +483,11 @@ LOSSES = (
         "IDENTITY FULL sends them",
     ),
     Loss(
+        "types of MongoDB's values",
+        'a text "7" and a number 7 have one text: documents whose _id differs in its type alone '
+        "are one row",
+    ),
+    Loss(
         "fields that MongoDB's replacement of a document dropped",
         "the message has the new document alone; pre-images (capture.mode …_with_pre_image) name "
         "them",
@@ -505,7 +510,8 @@ LOSSES = (
     Loss(
         "PostgreSQL's intervals",
         "come as microseconds, with months of 30.4 days; in ISO 8601, and whole, with "
-        "interval.handling.mode=string. wal2json's are PostgreSQL's own text",
+        "interval.handling.mode=string. wal2json's are PostgreSQL's own text. Oracle's come so, "
+        "too, and GoldenGate's are Oracle's own text",
     ),
     Loss(
         "one text of arrays",
@@ -546,7 +552,8 @@ LOSSES = (
     Loss("arrays of several dimensions", "those within PostgreSQL's array come as null"),
     Loss(
         "leading zeros of PostgreSQL's bits",
-        "of more than 64: bit(n) and bit varying(n) look alike; without schemas, columns declared "
+        "bit varying(n) of up to 64 bits comes as a number, where wal2json has its zeros and ones; "
+        "of more than 64, bit(n) and bit varying(n) look alike; without schemas, columns declared "
         "as bit(n) have them",
     ),
     Loss(

@@ -47,7 +47,8 @@ _USUAL = re.compile(
 ).fullmatch
 _TIME = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?(?:\.(\d+))?$")
 _SECONDS = re.compile(r"-?\d{1,18}(?:\.\d{0,100})?", re.ASCII)
-_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?):?(\d\d)?(?::?(\d\d))?$")
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(1[0-8]|0?\d):?([0-5]\d)?(?::?([0-5]\d))?$", re.ASCII)
+"""An offset from UTC, of up to 18 hours, as clocks have had them."""
 
 
 def decimal_text(text: str) -> str:

@@ -184,6 +184,8 @@ def test_times_as_sent(sent: str, text: str) -> None:
         ("2024-05-06 07:08:09 Europe/Berlin", "2024-05-06T05:08:09Z", []),
         ("2024-05-06 07:08:09 Nowhere/Land", "2024-05-06 07:08:09 Nowhere/Land", []),
         ("0000-00-00 00:00:00", "0000-00-00 00:00:00", [Code.ZERO_DATE.value]),
+        ("2024-05-06 07:08:09+12:45", "2024-05-05T18:23:09Z", []),
+        ("2024-05-06 07:08:09+99:99", "2024-05-06 07:08:09+99:99", []),
         ("6 May 2024", "6 May 2024", []),
     ],
 )
@@ -245,9 +247,10 @@ def test_instants_are_the_calendar_s_in_every_zone(zone: str) -> None:
 
 
 def test_zones() -> None:
-    known = ("UTC", "Asia/Shanghai", "+08:00", "GMT-3")
-    assert [is_zone(name) for name in known] == [True] * 4
-    assert [is_zone(name) for name in ("Nowhere/Land", "", "../etc")] == [False] * 3
+    known = ("UTC", "Asia/Shanghai", "+08:00", "GMT-3", "+5", "-0430", "+1245", "-00:53:28")
+    assert [is_zone(name) for name in known] == [True] * 8
+    unknown = ("Nowhere/Land", "", "../etc", "+24:00", "+99:99", "+05:60")
+    assert [is_zone(name) for name in unknown] == [False] * 6
     with pytest.raises(DecodeError, match="expected a known time zone, got 'Nowhere/Land'"):
         civil_in(0, 1, zone="Nowhere/Land", sent="", warnings=[])
 

@@ -19,7 +19,7 @@ from ingest.memo import Memo
 from ingest.names import declared_for
 from ingest.values import canonical
 from ingest.values.jsontext import nested
-from ingest.values.source_types import SourceType, parse_type, spark_type, types_of
+from ingest.values.source_types import DECIMALS, SourceType, parse_type, spark_type, types_of
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, JSON_TEXT, keeps
 
@@ -157,6 +157,8 @@ def sql_converter(texts_: Texts) -> Callable[[str], Convert | None]:
         make = _CONVERTERS.get(spark_type(source_type, texts_.family).split("(")[0])
         names = _BY_NAME if texts_.family in ("mysql", "oracle", "db2") else _EVERYWHERE
         make = names.get(type_.name, make)
+        if texts_.family == "oracle" and type_.name in _FLOATS_OF_ORACLE:
+            make = _decimal
         return make(type_, texts_) if make is not None else None
 
     return convert
@@ -405,8 +407,10 @@ _CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
 }
 _EVERYWHERE: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     "time": _time,
-    **dict.fromkeys(("decimal", "numeric", "number", "fixed", "dec"), _decimal),
+    **dict.fromkeys((*DECIMALS, "decfloat"), _decimal),
 }
+_FLOATS_OF_ORACLE = {"float", "real", "double precision"}
+"""Other names of NUMBER there, of so many binary digits."""
 _BY_NAME: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     **_EVERYWHERE,
     "json": _json,

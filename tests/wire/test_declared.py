@@ -20,6 +20,10 @@ from ingest.wire.declared import Texts, sql_converter
         ("postgres", "numeric(50,2)", "+1.50", "1.50"),
         ("mysql", "time(6)", "-838:59:59.000000", "-838:59:59"),
         ("oracle", "number", ".5", "0.5"),
+        ("oracle", "float", "-.5", "-0.5"),
+        ("oracle", "FLOAT(63)", "1E-7", "0.0000001"),
+        ("oracle", "double precision", "1E+2", "100"),
+        ("db2", "decfloat(34)", "1E+2", "100"),
     ],
 )
 def test_56_times_and_decimals_have_one_text(family: str, type_: str, sent: str, text: str) -> None:

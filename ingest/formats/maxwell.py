@@ -21,6 +21,7 @@ from ingest.events import COMMITS, KIND_OF, ColumnType, Event, Row
 from ingest.formats.ticdc.tso import micros_of_tso
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import nested, one_after_the_other, parse, parse_part
+from ingest.values.source_types import with_labels
 from ingest.wire.contract import (
     SPACES_OF_JSON,
     Decoder,
@@ -431,8 +432,7 @@ def table_columns(
 def _type(column: _Column) -> str:
     """The column's type as MySQL writes it; `def` has no precision of a DECIMAL."""
     if column.enum_values is not None:
-        labels = ",".join("'" + label.replace("'", "''") + "'" for label in column.enum_values)
-        return f"{column.type}({labels})"
+        return with_labels(column.type, column.enum_values)
     if column.column_length is not None and column.type in _TIMES:
         return f"{column.type}({column.column_length})"
     if column.type == "bit":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -108,6 +109,12 @@ def _unescaped(label: str) -> str:
     if "\\" not in label:
         return label
     return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), label)
+
+
+def with_labels(name: str, labels: Iterable[str]) -> str:
+    """An ENUM or SET of these labels as MySQL writes it, so that `members` gives them back."""
+    quoted = ("'" + label.replace("\\", "\\\\").replace("'", "''") + "'" for label in labels)
+    return f"{name}({','.join(quoted)})"
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingest.config.source_types import unknown_type
-from ingest.values.source_types import spark_type
+from ingest.values.source_types import parse_type, spark_type, with_labels
 
 TYPES = """
 INT UNSIGNED; int(5) unsigned zerofill; uint64; MEDIUMTEXT; mediumtext character set utf8mb4; jsonb;
@@ -66,3 +66,8 @@ def test_integers_of_oracle_have_38_digits(text: str) -> None:
     """They are NUMBER(38) by other names (Oracle, SQL Language Reference, "ANSI Data Types")."""
     assert spark_type(text, "oracle") == spark_type("NUMBER(38)", "oracle") == "decimal(38,0)"
     assert spark_type(text, "db2") == "int"
+
+
+def test_labels_come_back_as_they_were() -> None:
+    labels = ("a", "it's", "C:\\new", "\\", "\\'", "a,b", ")", '"', "", "\n", "小麦")
+    assert parse_type(with_labels("enum", labels)).members == labels

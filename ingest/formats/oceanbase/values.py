@@ -17,6 +17,7 @@ from functools import lru_cache
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.values import canonical
+from ingest.values.source_types import with_labels
 from ingest.wire.avro.bytes import count, malformed, maybe_text, number, octets, text, there
 from ingest.wire.avro.reader import double, single
 
@@ -109,8 +110,7 @@ def shown_members(word: str | None, defines: Sequence[str] | None) -> str | None
     """What an EnumSetValue shows: its type with the labels of its column."""
     if not defines or word not in ("enum", "set"):
         return word
-    labels = ",".join("'" + label.replace("'", "''") + "'" for label in defines)
-    return f"{word}({labels})"
+    return with_labels(word, defines)
 
 
 def _contradicted(wanted: str, got: object) -> DecodeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ingest.values.jsontext import parse_part
+from ingest.values.source_types import with_labels
 
 _TEXTS = ("char", "varchar", "binary", "varbinary", "bit")
 _TIMES = ("datetime", "timestamp", "time")
@@ -70,8 +71,7 @@ def _sql_type(type_: _Type) -> str:
     name = type_.mysqlType.lower()
     text = name
     if type_.elements:
-        labels = ",".join("'" + label.replace("'", "''") + "'" for label in type_.elements)
-        text = f"{name}({labels})"
+        text = with_labels(name, type_.elements)
     elif name == "decimal" and type_.length is not None:
         text = f"decimal({type_.length},{type_.decimal or 0})"
     elif name in _TIMES and type_.decimal:

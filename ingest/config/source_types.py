@@ -39,7 +39,8 @@ _KNOWN = frozenset(
     nummultirange tsmultirange tstzmultirange datemultirange cube seg isbn issn ean13 semver
     sql_variant sysname cursor table anydata anytype uritype httpuritype rowtype
     objectid object document int_32 decimal128 regex javascript symbol minkey maxkey
-    wstring unsigned signed lvarchar smallfloat multiset list
+    wstring unsigned signed lvarchar smallfloat multiset list num datalink timeseries
+    int2vector oidvector refcursor aclitem regcollation pg_node_tree
     """.split()
 )
 _WORDS = (
@@ -78,7 +79,11 @@ _WORDS = (
     "char for bit data",
     "varchar for bit data",
     "long char",
+    "long vargraphic",
+    "national text",
 )
+_OF_OTHERS = re.compile(r"(array|map|row|struct|set|list|multiset)\s*\(.*\)\s*", re.DOTALL)
+"""Types made of others, whose parentheses hold those of others: `ARRAY(VARCHAR(30))`."""
 _TAIL = re.compile(r"(?:\s*\[\s*\d*\s*\])+\s*$|\s+array\s*$", re.IGNORECASE)
 _INSIDE = re.compile(r"\s*<.*", re.DOTALL)
 
@@ -94,7 +99,7 @@ def unknown_type(text: str) -> str | None:
     first = name.split(" ")[0]
     if name in _KNOWN or name in _WORDS or name.removeprefix("_") in _KNOWN:
         return None
-    if is_qualified_datetime(name):
+    if is_qualified_datetime(name) or _OF_OTHERS.fullmatch(name):
         return None
     if first == "interval" or (first in _KNOWN and name.endswith(_ENDINGS)):
         return None

@@ -8,6 +8,7 @@ from itertools import count
 
 import yaml
 
+from ingest.config.source_types import unknown_type
 from ingest.names import DEFAULT_TARGET, RESERVED, quoted, target_name
 from pipelines.catalogue.model import Catalogue, CatalogueTable
 
@@ -34,7 +35,7 @@ def source_text(catalogue: Catalogue, name: str, *, format_: str, types: bool) -
         lines.append("columns:          # the source's own types; messages have none")
         for table in catalogue.tables:
             lines.append(f"  {_scalar(table.named(catalogue.database))}:")
-            lines += [f"    {_scalar(c)}: {_scalar(t)}" for c, t in table.columns.items()]
+            lines += [f"    {_scalar(c)}: {_known(t)}" for c, t in table.columns.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -74,6 +75,13 @@ def _targets(catalogue: Catalogue) -> Iterator[str]:
 
 def _target(template: str, catalogue: Catalogue, table: CatalogueTable) -> str:
     return target_name(template, db=catalogue.database, schema=table.schema, table=table.name)
+
+
+def _known(type_: str) -> str:
+    """A column's type as YAML; one of the user's own, whose values are text, as text."""
+    if unknown_type(type_) is None:
+        return _scalar(type_)
+    return f"text   # {' '.join(type_.split())}"
 
 
 def _scalar(text: str) -> str:

@@ -30,7 +30,13 @@ DEPOT = Catalogue(
             "public", "items", {"id": "bigint", HOSTILE: "numeric(10,2)"}, ("id",), "default"
         ),
         CatalogueTable("old", "items", {"id": "bigint"}, ("id",), "full"),
-        CatalogueTable("public", "Log", {"text": "character varying(20)"}, (), "default"),
+        CatalogueTable(
+            "public",
+            "Log",
+            {"text": "character varying(20)", "moods": "public.mood[]", "place": "address"},
+            (),
+            "default",
+        ),
     ),
     settings={"wal_level": "replica", "max_replication_slots": "10", "max_wal_senders": "0"},
 )
@@ -70,6 +76,11 @@ def test_what_is_written_is_a_configuration(
     source = config.sources[catalogue.database]
     assert (source.format, source.transport) == (format_, "kafka")
     assert bool(source.columns) == types
+    if types and catalogue is DEPOT:
+        # Types of the user's own come as text.
+        [own] = [given for name, given in source.columns.items() if name.endswith("Log")]
+        assert own == {"text": "character varying(20)", "moods": "text", "place": "text"}
+        assert "moods: text   # public.mood[]" in text
     for table in catalogue.tables:
         route = config.route(
             source.name, db=catalogue.database, schema=table.schema, table=table.name

@@ -14,7 +14,9 @@ double precision; character varying(20); timestamp without time zone; timetz; hs
 int4[]; text[][]; _int4; integer array; public.citext; MDSYS.SDO_GEOMETRY; enum('a','b)'); set('x');
 array<string>; map<string,int>; struct<a:int>; timestamp_ntz; datetimeoffset(7); nvarchar(max);
 rowversion; DECFLOAT(34); CHAR(3) FOR BIT DATA; zoned_datetime; INT64; STRING; bit(1); vector(3);
-long raw; national character varying(5); objectId; tinyint(1); datetime(6); year; geometry
+long raw; national character varying(5); objectId; tinyint(1); datetime(6); year; geometry;
+NUM(5,2); LONG VARGRAPHIC; datalink; national text; int2vector; refcursor; ARRAY(VARCHAR(30));
+array(array(int)); MAP(INT, VARCHAR(3)); row(a varchar(3)); list(integer not null)
 """
 
 
@@ -44,6 +46,7 @@ def test_a_slip_of_the_pen_is_named(text: str, nearest: str) -> None:
 def test_words_that_are_no_type() -> None:
     assert unknown_type("whatever") is not None
     assert unknown_type("price in euro") is not None
+    assert unknown_type("decimal(10,2") is not None
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,25 @@ def test_a_scale_above_the_precision(source: Mapping[str, Any], expected: Any) -
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "parts", "text"),
+    [
+        ("StructuredDate", {"year": -44, "month": 3, "day": 15}, "-0044-03-15"),
+        ("StructuredDate", {"year": 0, "month": 0, "day": 0}, "0000-00-00"),
+        ("StructuredTime", {"hour": 24, "minute": 0, "second": 0, "nanos": 0}, "24:00:00"),
+        (
+            "StructuredTime",
+            {"hour": 0, "minute": -2, "second": -3, "nanos": -5000},
+            "-00:02:03.000005",
+        ),
+        ("StructuredTime", {"hour": -838, "minute": -59, "second": -59, "nanos": 0}, "-838:59:59"),
+    ],
+)
+def test_times_in_parts(name: str, parts: Mapping[str, int], text: str) -> None:
+    said = connect("struct", f"io.debezium.time.{name}")
+    assert one(said, parts)[0] == text
+
+
 def test_bytes_in_a_string_whose_mode_is_not_told_are_not_guessed() -> None:
     """`binary.handling.mode` hex writes `deadbeef`, which is base64 of other bytes."""
     said = connect("string", parameters=propagated("BYTEA"))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -348,16 +348,23 @@ def structured(value: dict[str, Any]) -> str | None:
     parts = {name: part for name, part in value.items() if part.__class__ is int}
     day = clock = ""
     if "year" in parts:
-        day = f"{parts['year']:04d}-{parts.get('month', 0):02d}-{parts.get('day', 0):02d}"
+        year, month = parts["year"], parts.get("month", 0)
+        day = canonical.date_of_parts(year, month, parts.get("day", 0), warnings=[])
     if "hour" in parts:
-        clock = f"{parts['hour']:02d}:{parts.get('minute', 0):02d}:{parts.get('second', 0):02d}"
-        clock += canonical.fraction(f"{parts.get('nanos', 0):09d}")
+        clock = _clock_of([parts.get(name, 0) for name in ("hour", "minute", "second", "nanos")])
     offset = parts.get("offsetSeconds")
     if day and clock and offset is not None:
         sign, size = ("-" if offset < 0 else "+"), abs(offset)
         zone = f"{sign}{size // 3600:02d}:{size // 60 % 60:02d}:{size % 60:02d}"
         return canonical.instant_in(f"{day} {clock}", zone, f"{day} {clock}{zone}")
     return None if offset is not None else f"{day} {clock}".strip() or None
+
+
+def _clock_of(parts: Sequence[int]) -> str:
+    """A time of hours, minutes, seconds and nanoseconds; one below zero has parts below zero."""
+    sign = "-" if max(parts) <= 0 and min(parts) < 0 else ""
+    hour, minute, second, nanos = (-part for part in parts) if sign else parts
+    return f"{sign}{hour:02d}:{minute:02d}:{second:02d}{canonical.fraction(f'{nanos:09d}')}"
 
 
 def _civil(per_second: int) -> Convert:

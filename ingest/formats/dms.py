@@ -283,6 +283,13 @@ FORMAT = Format(
             "may have one place"
         ),
         Loss(
+            "the order of transactions of one moment",
+            "with order: source, where stream-position is no place in a binlog or a PostgreSQL "
+            "log, transactions of one commit-timestamp, which Oracle has by the second, stand in "
+            "the order of their numbers, which need not be that of their commits: leave order: "
+            "auto",
+        ),
+        Loss(
             "changes of a primary key",
             "without a before image (EnableBeforeImage) an update names the new key alone: the row "
             "of the old one stays",

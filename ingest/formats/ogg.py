@@ -287,6 +287,12 @@ FORMAT = Format(
     },
     losses=(
         Loss(
+            "the order of an initial load",
+            "it comes as inserts from a trail of its own, whose positions do not compare with "
+            "those of the changes, so it can overwrite them: read it whole before any change is "
+            "sent, then raise the source's epoch",
+        ),
+        Loss(
             "columns of json_row with names of metadata",
             "table, op_type, op_ts, current_ts, pos, primary_keys and tokens stand beside the row; "
             "so do xid and csn, unless columns: declares them",

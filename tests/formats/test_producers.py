@@ -96,6 +96,15 @@ def test_14_of_what_ticdc_splits_the_delete_is_first(
     assert found[0]["pos"] < found[1]["pos"]
 
 
+def _of_oms(scn: str) -> dict[str, Any]:
+    schema = {
+        "source": {"dbType": "OB_MYSQL", "dbName": "d", "table": "t"},
+        "column": [{"name": "a", "type": "INT"}],
+    }
+    payload = {"op": "INSERT", "after": {"data": {"a": 1}}, "timestamp": {"eventTime": 1}}
+    return {"schema": schema, "payload": {**payload, "scn": scn}, "version": "2.0"}
+
+
 @pytest.mark.parametrize(
     ("name", "value", "separate"),
     [
@@ -124,6 +133,8 @@ def test_14_of_what_ticdc_splits_the_delete_is_first(
             {"action": "INSERT", "isDdl": False, "execTs": 1, "data": [{"a": "1"}]},
             True,
         ),
+        ("oms_dataworks", _of_oms("null"), True),
+        ("oms_dataworks", _of_oms("17"), False),
     ],
 )
 def test_66_equal_rows_at_one_place_are_two_where_it_tells_no_rows_apart(

@@ -59,6 +59,8 @@ OF_PRODUCERS = (
     "which row a changed key was of",
     "CockroachDB's timestamps",
     "equal changes of a row",
+    "the order of an initial load",
+    "the order of transactions of one moment",
     "the order of compressed transactions",
     "types of Huawei DRS",
     "generated columns",

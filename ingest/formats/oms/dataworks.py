@@ -31,6 +31,7 @@ from ingest.wire.contract import (
     Loss,
     Message,
     TopLevel,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_sides
 from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
@@ -159,7 +160,8 @@ def decoder(options: FormatOptions) -> Decoder:
         event_time = micros_of(times.eventTime, warnings, 1000)
         snapshot = op == "snapshot" or (op == "insert" and times.eventTime in (-1, "-1"))
         scn = text_of(payload.scn)
-        number = number_of(scn) if scn is not None and _NUMBER.fullmatch(scn) else 0
+        counted = scn is not None and _NUMBER.fullmatch(scn) is not None
+        number = number_of(scn) if counted else 0
         table = tables.of(record.schema, warnings)
         event = Event(
             op="snapshot" if snapshot else op,
@@ -172,6 +174,7 @@ def decoder(options: FormatOptions) -> Decoder:
             scn=scn,
             order=None if event_time is None or number is None else (event_time // 1000, number),
             snapshot=snapshot,
+            crowded=not counted and not snapshot,
             event_time=event_time,
             sent_time=sent_micros_of(times.systemTime, warnings),
             extra=_extra(record.extend) if record.extend else None,
@@ -239,6 +242,7 @@ FORMAT = Format(
         "tx_id": "TRANSACTION_BEGIN and TRANSACTION_END carry no transaction id",
     },
     losses=(
+        repeats_without_key("the rows of one millisecond have one place where scn is no number"),
         EQUAL_ROWS_OF_A_SNAPSHOT,
         Loss(
             "a change that is made again within a millisecond",

@@ -56,7 +56,9 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     them only where key values lie outside the images. `half` is 0 for the lone before-half of a
     split update, else 1. `broadcast`: the producer sends a copy of the statement to every partition
     of the topic. `crowded`: other changes may stand at the same `order`. `dialect` is that of `ddl`
-    (`ingest.ddl.parse.dialect_of`), where the message names its database.
+    (`ingest.ddl.parse.dialect_of`), where the message names its database. `number`: of how many of
+    its message's events at the same `order` it is the next; None: of all before it. A message that
+    is a batch of events, each with a place of its own, may be another when they are sent again.
 
     The fields `op` to `scn` and `event_time` to `extra` stand in the order of SILVER: a row takes
     them over by position.
@@ -90,6 +92,7 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     half: int = 1
     broadcast: bool = False
     crowded: bool = False
+    number: int | None = None
     types: Types | None = None
     columns: tuple[ColumnType, ...] | None = None
     ddl: str | None = None

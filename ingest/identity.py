@@ -1,11 +1,12 @@
 """Which deliveries are one change (semantics.md, 16 and 76): the only definition, in Python and
 SQL.
 
-By source, these are the deliveries at one place in the source's log (epoch, s1…s5), row and half,
-at which the same happened: same op, key, images and columns that could not be supplied. Everything
-else in a message does not count, since a producer that sends a change again stamps it with another
-time. By arrival, they are the deliveries of one place at the transport, in one epoch; two equal
-messages there cannot be told from a change that was made twice.
+By source, these are the deliveries at one place in the source's log (epoch, s1…s5) and half, at
+which the same happened: same op, key, images and columns that could not be supplied. If a message
+has several changes of one place, their numbers tell them apart too. Everything else in a message
+does not count, since a producer that sends a change again stamps it with another time. By arrival,
+they are the deliveries of one place at the transport, in one epoch; two equal messages there cannot
+be told from a change that was made twice.
 
 If a table is ordered by columns of its rows, their numbers stand before the eleven of `pos`; so
 everything here counts from the end.
@@ -21,23 +22,28 @@ import msgspec
 import xxhash
 
 from ingest.events import Event
-from ingest.position import EPOCH, ROW, SOURCE_PART, STREAM, Pos, transport_part
+from ingest.position import EPOCH, HALF, SOURCE_PART, STREAM, Pos, transport_part
 from ingest.wire.contract import Message
 
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
 
-def change_hash(event: Event, message: Message, *, by_arrival: bool) -> int:
+def change_hash(event: Event, message: Message, *, by_arrival: bool, row: int = 0) -> int:
     """The signed xxh64 of what happened: equal for equal changes, whatever else their messages say,
-    and in whatever order they name the columns.
+    and in whatever order they name the columns. `row` is the event's in its message.
 
     If neither a key nor the source's order tells changes apart, each delivery is a change (66); by
     arrival its place tells that.
     """
     what: tuple[object, ...] = event.op, event.key, event.before, event.after, event.unavailable
-    crowded = event.crowded and not by_arrival
-    if crowded and not event.key_columns and event.op != "truncate":
+    if by_arrival:
+        return signed(xxhash.xxh64_intdigest(_CANONICAL.encode(what)))
+    number = row if event.number is None else event.number
+    if event.crowded and not event.key_columns and event.op != "truncate":
         what = *what, message.topic, message.partition, message.offset
+        number = row
+    if number:
+        what = *what, number
     return signed(xxhash.xxh64_intdigest(_CANONICAL.encode(what)))
 
 
@@ -71,7 +77,7 @@ def identity(pos: Pos, *, table: str, digest: int | None, by_arrival: bool) -> t
     """What the deliveries of one change have in common; `digest` is its `change_hash`."""
     if by_arrival:
         return (table, pos[EPOCH], pos[STREAM:])
-    return (table, pos[EPOCH:SOURCE_PART], pos[ROW:], digest)
+    return (table, pos[EPOCH:SOURCE_PART], pos[HALF], digest)
 
 
 def identity_sql(by_arrival: bool, digest: str = "value_hash") -> str:
@@ -79,4 +85,4 @@ def identity_sql(by_arrival: bool, digest: str = "value_hash") -> str:
     if by_arrival:
         return f"concat(slice(pos, {EPOCH}, 1), {transport_part('pos')})"
     place = f"slice(pos, {EPOCH}, {STREAM - EPOCH})"
-    return f"concat({place}, slice(pos, {ROW}, {-ROW}), array({digest}))"
+    return f"concat({place}, slice(pos, {HALF}, 1), array({digest}))"

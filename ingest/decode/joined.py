@@ -46,10 +46,13 @@ def joined(
         one = keyless._replace(value=part)
         try:
             known = recognised(one) if name is None else Recognised(name)
-            events += read(one, known)
+            found = read(one, known)
         except DecodeError as refused:
             text = f"object {at} of {len(parts)} in the message: {refused.text}"
             raise DecodeError(refused.code, text) from None
+        for number, event in enumerate(found):
+            event.number = number if event.number is None else event.number
+        events += found
         names.add(known.name)
     if len(names) > 1:
         raise DecodeError(

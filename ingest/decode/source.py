@@ -244,7 +244,7 @@ class SourceDecoder:
                 check_columns(event, self._limits)
             hashed = self._filled_in(event, message, name)
             digest = (
-                change_hash(event, message, by_arrival=place.by_arrival)
+                change_hash(event, message, by_arrival=place.by_arrival, row=row)
                 if kind == "change"
                 else bytes_hash(value)
             )

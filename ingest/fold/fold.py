@@ -2,8 +2,8 @@
 
 `fold` takes the distinct changes of some keys and applies them in pos order:
 
-1. Copies of one change are one change (`distinct`): by the source's own part of pos, row, half and
-   what happened; by arrival each delivery stands (`ingest.identity`). A joined pair stands in for
+1. Copies of one change are one change (`distinct`): by the source's own part of pos, half and what
+   happened; by arrival each delivery stands (`ingest.identity`). A joined pair stands in for
    its lone after-half.
 2. A change below a truncate of its source table is void; the truncate removes what is below it.
 3. A full image sets every column it has and keeps what it lacks (28); a partial image needs a base

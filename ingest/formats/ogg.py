@@ -115,6 +115,7 @@ def decoder(options: FormatOptions) -> Decoder:
             key_columns=envelope.primary_keys or None,
             scn=text_of(envelope.pos),
             order=_order(envelope.pos),
+            number=0,
             event_time=_happened(envelope.op_ts, clock, warnings),
             sent_time=_sent(envelope.current_ts, clock, warnings),
             tx_id=_transaction(envelope.xid, rows) or _named_by(tokens),

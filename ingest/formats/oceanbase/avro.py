@@ -140,6 +140,7 @@ class _Decoding:
             id=str(record.id),
             scn=record.position,
             order=(record.id,),
+            number=0,
             event_time=None
             if record.timestamp is None
             else epoch_micros(record.timestamp, warnings, 1),

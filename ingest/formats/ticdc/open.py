@@ -167,8 +167,9 @@ def _event(key: _Key, options: FormatOptions, warnings: list[str]) -> Event:
         order=place_of(number, op) if number else None,
         event_time=micros_of_tso(key.ts),
         broadcast=True,
-        # The rows of one transaction have one position.
+        # The rows of one transaction have one position; each is of another key.
         crowded=True,
+        number=0,
         warnings=warnings,
     )
 

@@ -1,5 +1,5 @@
-"""Which Java runs the local Spark: `JAVA_HOME` where it is set, else PATH, else /usr/lib/jvm; and
-the process in which it does.
+"""Which Java runs the local Spark: `JAVA_HOME` where it is set, else PATH, else /usr/lib/jvm; the
+process in which it does; and the memory that there is for it.
 
 `python -m pipelines.platform.java` prints the home that fits, or one sentence and exit code 2; it
 needs nothing but the standard library.
@@ -12,6 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ingest.errors import PlatformError
@@ -20,6 +22,8 @@ VERSIONS = (17, 21)
 INSTALLED = Path("/usr/lib/jvm")
 # Spark's launcher names this module; a runtime that lacks it ends before Spark begins.
 NEEDED_MODULE = "jdk.incubator.vector"
+_OWN = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 def find_java() -> Path:
@@ -85,6 +89,49 @@ def _homes() -> list[Path]:
     homes = [Path(on_path).resolve().parent.parent] if on_path else []
     homes += [java.resolve().parent.parent for java in sorted(INSTALLED.glob("*/bin/java"))]
     return list(dict.fromkeys(homes))
+
+
+def allowed_memory(own: Path = _OWN, groups: Path = _GROUPS) -> int:
+    """How many bytes this process may use: the machine's or, where a pod, a container or a service
+    of systemd has a bound (`limits.memory`, `MemoryMax`), no more than that; 0 where nobody tells.
+
+    Linux keeps such a bound in a control group: version 2 in `memory.max`, version 1 in
+    `memory.limit_in_bytes`. It holds for the groups below, too, so all above the process are asked.
+    `own` names the groups of this process, `groups` has them.
+    """
+    known = [_of_machine(), *_bounds(own, groups)]
+    return min((size for size in known if size), default=0)
+
+
+def _of_machine() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0
+
+
+def _bounds(own: Path, groups: Path) -> Iterator[int]:
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0":
+            root, name = groups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = groups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # A container sees its own group as the root, whatever the path says.
+        group = root / path.strip("/")
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):
+                # `max` where there is no bound.
+                yield int((folder / name).read_text(encoding="ascii"))
+            if folder == root:
+                break
 
 
 if __name__ == "__main__":

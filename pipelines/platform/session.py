@@ -26,8 +26,7 @@ from ingest.errors import PlatformError, TableError
 from pipelines.platform.class_archive import java_options
 from pipelines.platform.failures import gist
 from pipelines.platform.jars import fetch
-from pipelines.platform.java import find_java
-from pipelines.platform.memory import allowed_memory
+from pipelines.platform.java import allowed_memory, find_java
 
 try:
     from py4j.protocol import Py4JError

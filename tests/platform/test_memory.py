@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.platform.memory import allowed_memory
+from pipelines.platform.java import allowed_memory
 
 GB = 2**30
 MACHINE = allowed_memory(Path("/nowhere"), Path("/nowhere"))

@@ -87,7 +87,7 @@ OF_ENVELOPES = (
 """What a message says besides its change, which only bronze keeps."""
 KNOWN = (
     *(*OF_VALUES, ZERO_DATES, ABSENT, JSON_NULL, LARGE_NULLS, NO_OPS, *OF_PRODUCERS),
-    *(*OF_ENVELOPES, "repeats of a table without a key"),
+    *(*OF_ENVELOPES, "repeats of a table without a key", "equal rows of a snapshot"),
     "a change that is made again within a millisecond",
 )
 LARGE = ("text", "blob", "json")

@@ -179,7 +179,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
     monkeypatch.setattr(backoff, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(targets, "merge_tables", merge)
     monkeypatch.setattr(targets, "load_progress", lambda _: progress)
-    for name in ("waiting", "unmatched", "untyped"):
+    for name in ("waiting", "unmatched", "untyped", "misspelt"):
         monkeypatch.setattr(targets, name, lambda *_, **__: ())
     monkeypatch.setattr(targets, "publish", lambda *_: None)
     monkeypatch.setattr(run, "record_run", lambda *_: False)

@@ -382,6 +382,9 @@ def _state(text: str | None) -> _State:
     return msgspec.json.decode(text, type=_State) if text else _State()
 
 
+_LONG = 5_000
+"""After how many commits `gold._progress` is asked in two steps; a second query costs a process
+that begins more than a second."""
 _SPANS = 16
 """How many spans of time are asked for; files of other times are not read."""
 ProgressByTarget = dict[tuple[str, str], Progress]
@@ -397,24 +400,26 @@ def load_progress(warehouse: Warehouse) -> ProgressByTarget:
 
 
 def _read(warehouse: Warehouse) -> ProgressByTarget:
-    """Which rows are the newest is asked of a few narrow columns, `state`, which is most of a row,
-    only of the times at which these were written: the table has all runs of more than a year."""
+    """The table has all runs of more than a year. Once it is long, which rows are the newest is
+    asked of a few narrow columns, and `state`, which is most of a row, only of the times at which
+    these were written."""
     rows = warehouse.read("gold", "_progress")
     at = F.unix_micros("at")
-    of_each = rows.groupBy("source", "target")
-    known = of_each.agg(F.max_by(at, "version"), F.max(F.when(_merged_row(), at))).collect()
-    if not known:
-        return {}
-    merged = {(source, target): merged_at for source, target, _, merged_at in known}
+    merged = F.max(F.when(_merged_row(), at))
+    merged_before: dict[tuple[str, str], int | None] = {}
+    if warehouse.last_commit("gold", "_progress").version >= _LONG:
+        of_each = rows.groupBy("source", "target")
+        known = of_each.agg(F.max_by(at, "version"), merged).collect()
+        if not known:
+            return {}
+        merged_before = {(source, target): merged_at for source, target, _, merged_at in known}
+        rows = rows.filter(_written_in(spans([written for _, _, written, _ in known])))
     names = [name for name, _ in PROGRESS if name not in ("at", "freshness")]
     micros = F.unix_micros("freshness").alias("micros")
-    newest = (
-        rows.filter(_written_in(spans([written for _, _, written, _ in known])))
-        .groupBy("source", "target")
-        .agg(F.max_by(F.struct(*names, micros), "version"))
-    )
+    last_row = F.max_by(F.struct(*names, micros), "version")
+    newest = rows.groupBy("source", "target").agg(last_row, merged)
     by_target = {}
-    for source, target, last in newest.collect():
+    for source, target, last, merged_at in newest.collect():
         state = _state(last["state"])
         kind = _kind_of(target)
         of_kind = {each.name for each in fields(kind)}
@@ -429,7 +434,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             **{name: getattr(state, name) for name in _KEPT if name in of_kind},
             tables={(db, schema, table): batch for db, schema, table, batch in state.tables},
             version=last["version"],
-            merged_at=merged.get((source, target)),
+            merged_at=merged_before.get((source, target), merged_at),
         )
     return by_target
 

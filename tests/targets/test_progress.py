@@ -102,11 +102,13 @@ def test_spans_leave_out_the_longest_pauses(
     assert spans(moments) == found
 
 
+@pytest.mark.parametrize("long", [0, 5_000])
 def test_the_newest_row_of_each_target_is_its_progress(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: int
 ) -> None:
     """Whenever it was written: the clock may have stepped back, and some targets rest for years."""
     monkeypatch.setattr(module, "_SPANS", 2)
+    monkeypatch.setattr(module, "_LONG", long)
     chance = Random(3)
     written: dict[str, Progress] = {}
     rows = []

@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -250,7 +251,9 @@ def _finish(ledger: Ledger) -> list[Entry]:
     otherwise, because a change that waits came after them, are folded again."""
     for table in sorted(ledger.take_read_otherwise(), key=str):
         if (route := ledger.route(table)) is not None:
-            backfill(ledger, route)
+            # What the tables file wants otherwise by now is to be rebuilt, and read so then.
+            with suppress(TableError):
+                backfill(ledger, route)
     return [finish(ledger, entry) for entry in ledger.unfinished()]
 
 

@@ -195,7 +195,8 @@ class Ledger:
         """Note a change that waits if the target has applied events above it which are read
         otherwise from now on."""
         applied = self.applied(entry)
-        if applied is None or entry.pos is None or entry.pos >= applied:
+        # Where columns of the rows order them, `applied` is the entry's own place.
+        if applied is None or entry.pos is None or entry.pos > applied:
             return
         if any(step.hidden and step.pos == entry.pos for step in self.lineage(entry.table)):
             self._read_otherwise.add(entry.table)

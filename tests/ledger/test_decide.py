@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ingest.config.modes import TargetContract
 from ingest.config.settings import DdlPolicy
 from ingest.ddl.changes import (
     AddColumn,
@@ -235,6 +236,28 @@ def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
     known = replace(progress, watermarks={"shop.crate": Watermarks()})
     store.progress_by_target["s", "t"] = known
     assert unfinished() == ["drop", "again", "gone"]
+
+
+@pytest.mark.parametrize(
+    ("applied", "sequence", "noted"),
+    [((2,), (), set()), ((5,), (), {TABLE}), ((2,), ("v",), {TABLE})],
+)
+def test_a_waiting_drop_below_what_was_applied_is_noted(
+    applied: Any, sequence: tuple[str, ...], noted: set[SourceTable]
+) -> None:
+    """With `sequence_by` what was applied may be anywhere in the log."""
+    contract = TargetContract("scd1", ("id",), sequence)
+    marks = {"shop.crate": Watermarks(applied=applied)}
+    progress = Progress(target="t", source="s", contract=contract, watermarks=marks)
+    warehouse: Any = SimpleNamespace(config=None)
+    store = Ledger(warehouse, "s", progress_by_target={("s", "t"): progress})
+    of_target = {"target": "t", "statement": "ALTER …"}
+    default = (AddColumn("a", "int", "5"),)
+    added = entry("a", 3, effects=default, status="applied", **of_target)
+    gone = entry("d", 4, effects=DROP, **of_target)
+    store._known = store_module._Known([added, gone])
+    store.note_late(gone)
+    assert (store.take_read_otherwise(), store.take_read_otherwise()) == (noted, set())
 
 
 def test_a_key_that_another_source_table_was_given() -> None:

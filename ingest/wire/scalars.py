@@ -20,8 +20,8 @@ Scalar = int | str | None
 
 _MOST = 2**63
 _WHOLE, _TEXTS = frozenset((int,)), frozenset((str,))
-_DIGITS_SURE = 18
-"""Every number of at most so many digits fits a bigint."""
+_DIGITS_SURE, _DIGITS_MOST = 18, 19
+"""Every number of at most 18 digits fits a bigint, and none of more than 19."""
 _UNKNOWN_TIMES = ("0", "-1")
 # Years 2001 to 2100: the times that may stand in front of a store sequence.
 _SECONDS = range(10**9, 4_102_444_800)
@@ -39,7 +39,9 @@ def number_of(given: Scalar) -> int | None:
     """A sequence number that fits a bigint; None for any other, whose event has no order key."""
     if given.__class__ is str:
         text = str(given)
-        if len(text) > 19 or not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit()):
+            return None
+        if len(text) > _DIGITS_MOST and len(text := text.lstrip("0") or "0") > _DIGITS_MOST:
             return None
         number = int(text)
     elif given.__class__ is int:
@@ -124,8 +126,11 @@ def split_sequence(
     the same in both.
     """
     text = str(given)
+    if not (text.isascii() and text.isdigit()):
+        return None
+    text = text.lstrip("0")
     size = len(text)
-    if not (text.isascii() and text.isdigit()) or size > 28 or not text.strip("0"):
+    if not 0 < size <= 28:
         return None
     milliseconds = unit == "auto" and 13 < size < 16 and _in_milliseconds(time)
     if unit != "seconds" and size >= (13 if milliseconds or unit == "milliseconds" else 16):

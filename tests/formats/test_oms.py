@@ -19,7 +19,7 @@ from ingest.events import Event
 from ingest.formats import FORMATS
 from ingest.formats.oms.values import epoch_of
 from ingest.wire.contract import FormatOptions, Message
-from ingest.wire.scalars import micros_of, split_sequence
+from ingest.wire.scalars import micros_of, number_of, split_sequence
 
 SEEDS = {
     "oms_default": "seed001_oms_default.jsonl",
@@ -170,6 +170,8 @@ def test_store_sequences_compare_as_their_time_and_counter_do(
         ("1704134400123", "seconds", (1704134400, 123)),
         ("123456789", "auto", (123456789, 0)),
         (170413440000012, "auto", (1704134400, 12)),
+        ("000170413440000012", "auto", (1704134400, 12)),
+        ("0" * 20 + "17041344001231", "milliseconds", (1704134400, 123 * 10**15 + 1)),
         ("9999999999123", "auto", (9999999999123, 0)),
         ("9" * 25, "auto", None),
         ("1704134400" + "9" * 19, "seconds", None),
@@ -185,6 +187,29 @@ def test_split_sequence(
     given_: int | str | None, unit: str, expected: tuple[int, int] | None
 ) -> None:
     assert split_sequence(given_, unit, []) == expected
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ("007", 7),
+        ("0" * 10 + "1704134400123000001", 1704134400123000001),
+        ("0" * 30, 0),
+        ("9223372036854775807", 2**63 - 1),
+        ("0" + "9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", None),
+        ("0" + "9223372036854775808", None),
+        ("0" * 30 + "x", None),
+        ("0" * 30 + "²", None),
+        ("-1", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_numbers_are_compared_as_numbers_however_many_zeros_lead(
+    given_: str | None, expected: int | None
+) -> None:
+    assert number_of(given_) == expected
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ STATEMENTS = frozenset(
     ("CREATE", "ALTER", "ERASE", "RENAME", "TRUNCATE", "CINDEX", "DINDEX", "QUERY", "DDL")
 )
 """ERASE is Canal's word for DROP."""
+_NOUNS = {"insert": "an insert", "update": "an update", "snapshot": "a snapshot"}
 
 
 def statement_op(word: str, sql: str | None, warnings: list[str]) -> str:
@@ -48,7 +49,7 @@ def paired(
             )
         return before, None
     if after is None:
-        raise DecodeError(Code.NO_IMAGE, f"expected the row after an {op}, got no image")
+        raise DecodeError(Code.NO_IMAGE, f"expected the row after {_NOUNS[op]}, got no image")
     if op == "update":
         if before is None:
             warnings.append(Code.OLD_MISSING.value)

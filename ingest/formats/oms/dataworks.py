@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from ingest.events import KIND_OF, ColumnType, Event
 from ingest.formats.oms.types import OmsTypes
 from ingest.memo import Memo
 from ingest.values.jsontext import decoder as json_decoder
-from ingest.values.jsontext import parse
+from ingest.values.jsontext import members, parse
 from ingest.values.source_types import family_of
 from ingest.wire.contract import (
     EQUAL_ROWS_OF_A_SNAPSHOT,
@@ -41,6 +42,8 @@ from ingest.wire.typed_rows import TypedRows
 _OPS = {**ROWS, "ROW": "snapshot", **CONTROLS}
 _NOTHING = msgspec.Raw(b"")
 _NUMBER = re.compile(r"-?[0-9]+")
+_NULL = msgspec.Raw(b"null")
+_EMPTY = (b"null", b"{}", b"[]")
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -87,7 +90,7 @@ class _Record(msgspec.Struct, gc=False):
     payload: _Payload
     schema: msgspec.Raw = _NOTHING
     version: msgspec.Raw = _NOTHING
-    extend: dict[str, Scalar] | None = None
+    extend: msgspec.Raw = _NOTHING
 
 
 _RECORD = json_decoder(_Record)
@@ -177,7 +180,7 @@ def decoder(options: FormatOptions) -> Decoder:
             crowded=not counted and not snapshot,
             event_time=event_time,
             sent_time=sent_micros_of(times.systemTime, warnings),
-            extra=_extra(record.extend) if record.extend else None,
+            extra=_extra(extend) if (extend := bytes(record.extend)) else None,
             ddl=sql or None,
             dialect=table.dialect,
             warnings=warnings,
@@ -193,8 +196,19 @@ def decoder(options: FormatOptions) -> Decoder:
     return decode
 
 
-def _extra(extend: dict[str, Scalar]) -> dict[str, str] | None:
-    return {name: str(given) for name, given in extend.items() if given is not None} or None
+@lru_cache(maxsize=1_000)
+def _extra(extend: bytes) -> dict[str, str] | None:
+    """What `extend` says, whose members OMS leaves open: texts as they are, all else as its JSON.
+    No change is refused because of it."""
+    if extend in _EMPTY:
+        return None
+    given = members(extend) if extend.startswith(b"{") else {"extend": extend}
+    texts = {name: _text_of(bytes(value)) for name, value in given.items() if value != _NULL}
+    return texts or None
+
+
+def _text_of(value: bytes) -> str:
+    return str(msgspec.json.decode(value)) if value.startswith(b'"') else value.decode()
 
 
 def _images(event: Event, payload: _Payload, rows: TypedRows, *, warnings: list[str]) -> None:

@@ -41,7 +41,7 @@ class Meta(msgspec.Struct, gc=False):
     record_primary_value: Scalar = None
     dbType: str | None = None
     storeDataSequence: Scalar = None
-    source_identity: str | None = None
+    source_identity: Scalar = None
     ddlType: str | None = None
     clusterId: Scalar = None
     table_name: str | None = None
@@ -147,8 +147,9 @@ def extra_of(tenant: str | None, meta: Meta) -> dict[str, str] | None:
     found = {}
     if tenant is not None:
         found["tenant"] = tenant
-    if meta.source_identity:
-        found["source_identity"] = meta.source_identity
+    # Of a full load it is a number that means nothing.
+    if (identity := text_of(meta.source_identity)) is not None:
+        found["source_identity"] = identity
     if meta.ddlType:
         found["ddlType"] = meta.ddlType
     if meta.clusterId is not None:

@@ -37,6 +37,7 @@ from ingest.formats.debezium.rows import NEW_KEY, NO_IMAGE, OLD_KEY, Rows
 from ingest.formats.debezium.schema import Block
 from ingest.formats.debezium.tables import Tables
 from ingest.formats.debezium.topics import (
+    alters,
     control_event,
     is_control,
     is_schema_change,
@@ -63,6 +64,8 @@ _OUTER, _INNER = msgspec.json.Decoder(Outer), msgspec.json.Decoder(Inner)
 _IMAGES = {"before", "after"}
 _OF_MATERIALIZE = _IMAGES | {"transaction"}
 _START = b'{"schema":'
+_ALTERS = "a"
+"""CloudCanal's op of a schema change."""
 
 
 class _Opening(NamedTuple):
@@ -130,7 +133,7 @@ class _Debezium:
             return self._unlike(top, sent, message, warnings=warnings, unfit=None)
         word = inner.op
         row = inner.source or inner.after or inner.before
-        unlike = word is None or inner.ddl is not None or not row
+        unlike = word is None or word == _ALTERS or inner.ddl is not None or not row
         if unlike or self._flattened.may_say(value):
             top = jsontext.members(sent)
             if unlike or self._says(top):
@@ -203,7 +206,7 @@ class _Debezium:
             if "specversion" in top:
                 return self._cloud_event(top, message, warnings)
         among_rows = self._flattened.admits(message)
-        if is_schema_change(top, among_rows=among_rows) or bytes(top.get("op", b"")) == b'"a"':
+        if is_schema_change(top, among_rows=among_rows) or alters(top, among_rows=among_rows):
             return schema_change_event(value, warnings)
         if is_control(top, topic=message.topic, among_rows=among_rows):
             return control_event(top, value, warnings)

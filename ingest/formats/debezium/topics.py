@@ -118,13 +118,22 @@ def is_schema_change(top: Mapping[str, Any], *, among_rows: bool = False) -> boo
 
     `among_rows`: rows without an envelope may come here too, and their columns may have any names.
     """
+    if among_rows and not (_has_source(top) or "tableChanges" in top):
+        return False
     if "historyRecord" in top:
         return True
-    if among_rows and not ("source" in top or "tableChanges" in top):
-        return False
     if "databaseName" in top and ("ddl" in top or "tableChanges" in top):
         return True
     return "ddl" in top and "source" in top and bytes(top["ddl"])[:1] in (b'"', b"n")
+
+
+def alters(top: Mapping[str, Any], *, among_rows: bool) -> bool:
+    """Whether the payload has CloudCanal's op of a schema change, which may come without `ddl`."""
+    return bytes(top.get("op", b"")) == b'"a"' and (_has_source(top) or not among_rows)
+
+
+def _has_source(top: Mapping[str, Any]) -> bool:
+    return bytes(top.get("source", b""))[:1] == b"{"
 
 
 def is_key_of_schema_change(top: Mapping[str, Any]) -> bool:
@@ -253,7 +262,7 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
         columns = tuple(_column(c, family) for c in table_change.table.columns or ()) or None
         keys = tuple(table_change.table.primaryKeyColumnNames or ()) or None
     truncates = is_truncate(change.ddl)
-    if change.ddl is None:
+    if not change.ddl:
         warnings.append(Code.DDL_TEXT_MISSING.value)
     return Event(
         kind="change" if truncates else "ddl",
@@ -263,7 +272,7 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
         schema=schema,
         table=table,
         key_columns=keys,
-        ddl=change.ddl,
+        ddl=change.ddl or None,
         dialect=dialect_of_database(source.connector),
         columns=None if truncates else columns,
         order=order_of(source),

@@ -26,6 +26,7 @@ from ingest.values.source_types import decimal_type, parse_type, spark_type
 from ingest.wire.clock import Clock
 from ingest.wire.contract import (
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -318,6 +319,7 @@ FORMAT = Format(
             "PostgreSQL's updates and deletes of them are not sent, nor SQL Server's updates "
             "without MS-CDC",
         ),
+        ZONES_OF_INSTANTS,
         SPACES_OF_JSON,
     ),
 )

@@ -27,6 +27,7 @@ from ingest.values.source_types import spark_type
 from ingest.wire.clock import Clock, epoch_micros
 from ingest.wire.contract import (
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -298,6 +299,7 @@ FORMAT = Format(
             "table, op_type, op_ts, current_ts, pos, primary_keys and tokens stand beside the row; "
             "so do xid and csn, unless columns: declares them",
         ),
+        ZONES_OF_INSTANTS,
         SPACES_OF_JSON,
     ),
 )

@@ -78,7 +78,7 @@ def for_people(description: dict[str, Any]) -> dict[str, str]:
         "order: auto": description["order"],
         "transactions": f"end with {description['ends']}"
         if description["ends"]
-        else "no message tells their ends",
+        else "no message names the one that has ended",
         "options": "\n".join(options) or "none",
         "cannot carry": "\n".join(cannot) or "nothing is missing",
         "losses": "\n".join(losses) or "none: values arrive as the source had them",

@@ -41,7 +41,11 @@ def overview() -> str:
 def facts(name: str) -> str:
     """How messages are recognised and ordered, and what ends their transactions."""
     format_ = FORMATS[name]
-    ends = f" end with {_text(format_.ends)}" if format_.ends else ": no message tells their ends"
+    ends = (
+        f" end with {_text(format_.ends)}"
+        if format_.ends
+        else ": no message names the one that has ended"
+    )
     log = "" if format_.order == "source" else "; `order: source` takes the other"
     return "\n".join(
         [

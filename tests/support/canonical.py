@@ -74,6 +74,8 @@ OF_PRODUCERS = (
     "infinite timestamps",
     "MySQL's ENUM and SET",
     "tables without a primary key",
+    "zones of instants",
+    "digits of Oracle's FLOAT",
 )
 """Losses before there is a message: no wire here has such values or changes."""
 OF_ENVELOPES = (

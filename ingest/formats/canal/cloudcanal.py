@@ -25,6 +25,7 @@ from ingest.values.jsontext import Images, images, parse
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.wire.contract import (
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -275,6 +276,7 @@ FORMAT = Format(
     losses=(
         repeats_without_key("with order: source the rows of one millisecond have one place"),
         equal_changes_of_a_row("the changes of one millisecond have one place"),
+        ZONES_OF_INSTANTS,
         SPACES_OF_JSON,
     ),
 )

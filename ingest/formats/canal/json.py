@@ -26,6 +26,7 @@ from ingest.formats.ticdc.tso import VIRTUAL_COLUMNS, handle_key_only
 from ingest.values.jsontext import images, parse
 from ingest.wire.contract import (
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -321,6 +322,7 @@ FORMAT = Format(
             "out, as null on both sides, what did not change; so such a null is unavailable, not "
             "NULL",
         ),
+        ZONES_OF_INSTANTS,
         SPACES_OF_JSON,
     ),
 )

@@ -27,6 +27,7 @@ from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import (
     EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Loss,
     TableName,
     equal_changes_of_a_row,
@@ -566,6 +567,7 @@ LOSSES = (
         "it is a struct of wkb and srid, as JSON; Canal's is the SRID and WKB in base64, "
         "OceanBase's EWKB",
     ),
+    ZONES_OF_INSTANTS,
     SPACES_OF_JSON,
     Loss(
         "deletes before a snapshot that is taken again",

@@ -23,6 +23,7 @@ from ingest.names import ROW_IDS
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import (
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -310,5 +311,6 @@ FORMAT = Format(
             "MySQL's BOOLEAN is a TINYINT and comes as one, 0 or 1",
             mended=True,
         ),
+        ZONES_OF_INSTANTS,
     ),
 )

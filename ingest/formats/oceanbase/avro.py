@@ -24,7 +24,16 @@ from ingest.memo import Memo
 from ingest.values.source_types import family_of
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TableName
+from ingest.wire.contract import (
+    ZONES_OF_INSTANTS,
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+    TableName,
+)
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.event_types import paired
 from ingest.wire.shown_types import ShownTypes
@@ -291,5 +300,11 @@ FORMAT = Format(
             "MySQL's BOOLEAN is a TINYINT and comes as one, 0 or 1",
             mended=True,
         ),
+        Loss(
+            "digits of Oracle's FLOAT",
+            "a decimal of up to 126 binary digits comes as Avro's FLOAT, of some seven decimal "
+            "ones: NUMBER comes with all of its own",
+        ),
+        ZONES_OF_INSTANTS,
     ),
 )

@@ -26,6 +26,7 @@ from ingest.values.source_types import family_of
 from ingest.wire.contract import (
     EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -272,6 +273,7 @@ FORMAT = Format(
             "checkpointTime, the database's version",
             "they say nothing of the change: bronze alone has them",
         ),
+        ZONES_OF_INSTANTS,
         SPACES_OF_JSON,
     ),
 )

@@ -20,6 +20,7 @@ from ingest.values.jsontext import image, parse
 from ingest.wire.contract import (
     EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -157,6 +158,7 @@ FORMAT = Format(
             "is unavailable, not NULL",
         ),
         Loss("checkpoint", "allMetaData.checkpoint is OMS's own position: bronze alone has it"),
+        ZONES_OF_INSTANTS,
         SPACES_OF_JSON,
     ),
 )

@@ -22,6 +22,7 @@ from ingest.values.jsontext import members, parse
 from ingest.wire.clock import Clock
 from ingest.wire.contract import (
     SPACES_OF_JSON,
+    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -224,6 +225,7 @@ FORMAT = Format(
             "an update leaves out, as null on both sides, what did not change; so such a null "
             "is unavailable, not NULL",
         ),
+        ZONES_OF_INSTANTS,
         SPACES_OF_JSON,
     ),
 )

@@ -23,10 +23,9 @@ from ingest.events import KIND_OF, ColumnType, Event, Row
 from ingest.values import canonical, jsontext
 from ingest.values.jsontext import members, parse_part
 from ingest.values.source_types import decimal_type, parse_type, spark_type
-from ingest.wire.clock import Clock
+from ingest.wire.clock import ZONES_OF_INSTANTS, Clock
 from ingest.wire.contract import (
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

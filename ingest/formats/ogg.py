@@ -24,10 +24,9 @@ from ingest.errors import DecodeError
 from ingest.events import COMMITS, Event, Row
 from ingest.values import jsontext
 from ingest.values.source_types import spark_type
-from ingest.wire.clock import Clock, epoch_micros
+from ingest.wire.clock import ZONES_OF_INSTANTS, Clock, epoch_micros
 from ingest.wire.contract import (
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

@@ -8,6 +8,14 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.memo import Memo
 from ingest.values import canonical
+from ingest.wire.contract import Loss
+
+ZONES_OF_INSTANTS = Loss(
+    "zones of instants",
+    "a time that comes with its zone or offset, as Oracle's TIMESTAMP WITH TIME ZONE and SQL "
+    "Server's datetimeoffset have one, is kept as the instant, in UTC: bronze alone has the zone",
+)
+"""A loss of the formats that carry values of databases that keep a zone with each."""
 
 
 class Clock:

@@ -161,12 +161,6 @@ SPACES_OF_JSON = Loss(
     "white space of nested JSON", "a value that is an object or array stays as it was sent"
 )
 """A loss of the formats whose rows hold JSON as it is, not as text."""
-ZONES_OF_INSTANTS = Loss(
-    "zones of instants",
-    "a time that comes with its zone or offset, as Oracle's TIMESTAMP WITH TIME ZONE and SQL "
-    "Server's datetimeoffset have one, is kept as the instant, in UTC: bronze alone has the zone",
-)
-"""A loss of the formats that carry values of databases that keep a zone with each."""
 
 
 def repeats_without_key(why: str) -> Loss:

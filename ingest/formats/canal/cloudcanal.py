@@ -23,9 +23,9 @@ from ingest.formats.canal.rows import RowReader, RowReaders
 from ingest.formats.canal.types import NamedTypes
 from ingest.values.jsontext import Images, images, parse
 from ingest.values.jsontext import decoder as json_decoder
+from ingest.wire.clock import ZONES_OF_INSTANTS
 from ingest.wire.contract import (
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

@@ -24,9 +24,9 @@ from ingest.formats.canal.types import NamedTypes
 from ingest.formats.oms.values import oms_converter, oms_spark_type
 from ingest.formats.ticdc.tso import VIRTUAL_COLUMNS, handle_key_only
 from ingest.values.jsontext import images, parse
+from ingest.wire.clock import ZONES_OF_INSTANTS
 from ingest.wire.contract import (
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,
@@ -312,10 +312,7 @@ FORMAT = Format(
             "a sink of Flink that is told to leave out null fields (ignoreNullFields) does not say "
             "so: an update keeps the value before. Leave the option off",
         ),
-        Loss(
-            "the text null",
-            "TiCDC 8.5.4 sends it as JSON's null (pingcap/ticdc, issue 3958): NULL",
-        ),
+        Loss("the text null", "TiCDC 8.5.4 sends it as JSON's null (pingcap/ticdc, issue 3958)"),
         Loss(
             "nulls of large objects",
             "of OMS, and of OceanBase Cloud where blob_encoding: base64 is set: an update leaves "

@@ -23,11 +23,10 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.values import canonical
 from ingest.values.jsontext import members
-from ingest.wire.clock import epoch_micros
+from ingest.wire.clock import ZONES_OF_INSTANTS, epoch_micros
 from ingest.wire.contract import (
     EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Loss,
     TableName,
     equal_changes_of_a_row,

@@ -21,9 +21,8 @@ from ingest.formats.dts.types import Widened, corrections, family_of_source, sou
 from ingest.memo import Memo
 from ingest.names import ROW_IDS
 from ingest.wire.avro.fields import Fields
-from ingest.wire.clock import epoch_micros
+from ingest.wire.clock import ZONES_OF_INSTANTS, epoch_micros
 from ingest.wire.contract import (
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

@@ -23,9 +23,8 @@ from ingest.formats.oceanbase.types import large, source_types
 from ingest.memo import Memo
 from ingest.values.source_types import family_of
 from ingest.wire.avro.fields import Fields
-from ingest.wire.clock import epoch_micros
+from ingest.wire.clock import ZONES_OF_INSTANTS, epoch_micros
 from ingest.wire.contract import (
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

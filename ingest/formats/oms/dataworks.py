@@ -23,10 +23,10 @@ from ingest.memo import Memo
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import members, parse
 from ingest.values.source_types import family_of
+from ingest.wire.clock import ZONES_OF_INSTANTS
 from ingest.wire.contract import (
     EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

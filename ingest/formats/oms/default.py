@@ -17,10 +17,10 @@ from ingest.formats.oms.keys import key_names, sent_key
 from ingest.formats.oms.records import RECORD, Meta, Record, record_event, split_images
 from ingest.formats.oms.tables import Tables
 from ingest.values.jsontext import image, parse
+from ingest.wire.clock import ZONES_OF_INSTANTS
 from ingest.wire.contract import (
     EQUAL_ROWS_OF_A_SNAPSHOT,
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

@@ -19,10 +19,9 @@ from ingest.formats.oms.types import OmsTypes
 from ingest.names import declared_for, lowered
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import members, parse
-from ingest.wire.clock import Clock
+from ingest.wire.clock import ZONES_OF_INSTANTS, Clock
 from ingest.wire.contract import (
     SPACES_OF_JSON,
-    ZONES_OF_INSTANTS,
     Decoder,
     Format,
     FormatOptions,

@@ -295,6 +295,27 @@ def test_deleted_has_its_own_prefix(prefix: str, word: str, op: str) -> None:
     assert (event.op, row) == (op, {"id": "1"})
 
 
+@pytest.mark.parametrize("unit", ["Micro", "Nano"])
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [
+        ("5400000000.0", "5400000000"),
+        ("5.4E9", "5400000000"),
+        ("-5.15108E14", "-515108000000000"),
+        ("5400000000", "5400000000"),
+        ("-0.0", "0"),
+        ("2.5E-1", "0.25"),
+    ],
+)
+def test_a_duration_that_comes_as_a_double_has_the_text_of_a_whole_one(
+    unit: str, token: str, text: str
+) -> None:
+    said = connect("double", f"io.debezium.time.{unit}Duration")
+    value = message({"a": said}, after={"a": "@"}).replace(b'"@"', token.encode())
+    event = decoded(value)
+    assert (event.after, event.warnings or []) == ({"a": text}, [])
+
+
 def test_a_flattened_row_of_nothing_but_marks() -> None:
     for marks in ({"__deleted": "false"}, {"__op": "c"}, {"__op": "u", "__table": "crates"}):
         with pytest.raises(DecodeError, match="expected columns beside __op") as refused:

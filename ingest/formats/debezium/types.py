@@ -94,6 +94,11 @@ def _bits(field: Field) -> Reading:
     return Reading(f"{field.name}({length})", spark, encoded.bits(length))
 
 
+def _duration(field: Field) -> Reading:
+    convert = encoded.duration if PLAIN.get(field.type) is PLAIN["double"] else integer
+    return Reading(field.name, "string", convert)
+
+
 def _cockroachdb_decimal(field: Field) -> Reading:
     sizes = field.parameters or {}
     numbers = number_of(sizes, "precision") or 0, number_of(sizes, "scale") or 0
@@ -141,8 +146,8 @@ SEMANTIC: dict[str, Semantic] = {
         _as("timestamp_ntz", encoded.iso_timestamp), (b'"1970-01-01T00:00:00Z"',)
     ),
     DEBEZIUM_TIME + "Year": Semantic(_as("int", integer), None),
-    DEBEZIUM_TIME + "MicroDuration": Semantic(_as("string", integer), None),
-    DEBEZIUM_TIME + "NanoDuration": Semantic(_as("string", integer), None),
+    DEBEZIUM_TIME + "MicroDuration": Semantic(_duration, None),
+    DEBEZIUM_TIME + "NanoDuration": Semantic(_duration, None),
     DEBEZIUM_TIME + "Interval": Semantic(_as("string", None), (b'"P0Y0M0DT0H0M0S"',)),
     DEBEZIUM_TIME + "StructuredDate": Semantic(_struct("date", encoded.structured), _UNKNOWN_ZERO),
     DEBEZIUM_TIME + "StructuredTime": Semantic(

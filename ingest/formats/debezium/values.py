@@ -163,6 +163,16 @@ def decimal_text(value: Any, warnings: list[str]) -> str:
 keeps(decimal_text, texts=DECIMAL_TEXT)
 
 
+def duration(value: Any, warnings: list[str]) -> str:
+    """A count of units that comes as a double, as early connectors send it: `8.64E10` has the text
+    of the integer 86400000000, which later ones send."""
+    text = decimal_text(value, warnings)
+    digits, _, part = text.partition(".")
+    if part.strip("0"):
+        return text
+    return "0" if digits == "-0" else digits
+
+
 def unsigned(value: Any, warnings: list[str]) -> str:
     """A BIGINT UNSIGNED of mode long: from 2**63 on it comes as a negative number."""
     if value.__class__ is int and value < 0:

@@ -44,6 +44,7 @@ _DIALECT_NAMES = {
     "gaussdb": "postgres",
     "kingbase": "postgres",
     "dameng": "oracle",
+    "yashandb": "oracle",
 }
 # gh-ost: _t_gho, _t_ghc, _t_ghk, _t_del, with the time in its name under --timestamp-old-table;
 # pt-online-schema-change: _t_new, _t_old.

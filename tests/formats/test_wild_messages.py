@@ -10,6 +10,8 @@ import pytest
 
 from ingest.codes import Code
 from ingest.config.sources import Source
+from ingest.ddl.dialect import guess_dialect
+from ingest.ddl.parse import parse
 from ingest.decode.source import SourceDecoder
 from ingest.decode.spec import decode_spec
 from ingest.errors import DecodeError
@@ -462,6 +464,35 @@ def test_another_connector_of_oracle_is_oracle_all_the_same() -> None:
     sent = debezium_row(source, {"DAY": 1773231646000})
     (row,) = rows("debezium", sent, columns={"X.S.T": {"DAY": "date"}})
     assert row["after"] == {"DAY": "2026-03-11 12:20:46"}
+
+
+def test_yashandb_has_the_types_of_oracle() -> None:
+    source = {"connector": "yashandb", "db": "", "schema": "WMS", "table": "CRATES"}
+    sent = debezium_row(source, {"PACKED": 1709544000000, "QTY": {"scale": 0, "value": "DA=="}})
+    declared = {"WMS.CRATES": {"PACKED": "date", "QTY": "number"}}
+    (row,) = rows("debezium", sent, columns=declared, order="arrival")
+    assert row["after"] == {"PACKED": "2024-03-04 09:20:00", "QTY": "12"}
+
+
+@pytest.mark.parametrize(
+    ("connector", "schema", "dialect"),
+    [
+        *(("yashandb", "WMS", "oracle"), ("heron", "wms", "postgres"), ("heron", "WMS", "oracle")),
+        *(("mysql", None, "mysql"), ("heron", None, "mysql"), ("mysql", "depot", "mysql")),
+    ],
+)
+def test_a_statement_of_an_unknown_connector_names_a_schema_where_its_message_does(
+    connector: str, schema: str | None, dialect: str
+) -> None:
+    """Read as MySQL's, the schema that it names would be another database."""
+    ddl = f"ALTER TABLE {schema or 'depot'}.CRATES ADD QTY INTEGER"
+    source = {"connector": connector, "db": "depot", "schema": schema, "table": "CRATES"}
+    change = {"source": source, "databaseName": "depot", "ddl": ddl, "tableChanges": []}
+    (row,) = rows("debezium", change, order="arrival")
+    said = row["dialect"] or guess_dialect(ddl, db=row["db"], schema=row["schema"])
+    statement = parse(ddl, dialect=said, db=row["db"], schema=row["schema"], table=row["table"])
+    assert said == dialect
+    assert statement.table.name == "CRATES" and statement.table.db == "depot"
 
 
 @pytest.mark.parametrize("connector", ["postgresql", "YugabyteDB", "yugabytedb"])

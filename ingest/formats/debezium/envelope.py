@@ -44,7 +44,7 @@ _INSERTING = ("mysql", "mariadb")
 _FAMILIES = {
     **dict.fromkeys(("mysql", "mariadb", "ticdc", "tidb", "vitess"), "mysql"),
     **dict.fromkeys(("postgresql", "yugabytedb", "opengauss", "cockroachdb"), "postgres"),
-    **dict.fromkeys(("oracle", "oracle xstream cdc"), "oracle"),
+    **dict.fromkeys(("oracle", "oracle xstream cdc", "yashandb"), "oracle"),
     "sqlserver": "sqlserver",
     "db2": "db2",
     "informix": "informix",

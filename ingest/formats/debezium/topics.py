@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ingest.codes import Code
-from ingest.ddl.dialect import dialect_of_database
+from ingest.ddl.dialect import declared_dialect, dialect_of_database
 from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import ColumnType, Event, Row
@@ -273,7 +273,7 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
         table=table,
         key_columns=keys,
         ddl=change.ddl or None,
-        dialect=dialect_of_database(source.connector),
+        dialect=_dialect(source.connector, db=db, schema=schema),
         columns=None if truncates else columns,
         order=order_of(source),
         snapshot=is_snapshot(source),
@@ -283,6 +283,13 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
         scn=str(source.scn) if source.scn is not None else None,
         warnings=warnings,
     )
+
+
+def _dialect(connector: str | None, *, db: str | None, schema: str | None) -> str | None:
+    """The dialect of a connector's statements. One that is not known is taken for MySQL's only
+    where it names no schema, or `wms.crates` would be a table of another database."""
+    found = dialect_of_database(connector)
+    return found and declared_dialect(found, db=db, schema=schema)
 
 
 def _history(text: str) -> _SchemaChange:

@@ -313,7 +313,8 @@ FORMAT = Format(
     "ssn; SQL Server commit_lsn, change_lsn, event_serial_no; Db2 and Informix commit_lsn, "
     "change_lsn; MongoDB the second, ord; TiCDC commit_ts, deletes first; CockroachDB ts_hlc; "
     "Spanner ts_us, sequence, mod_number; Aurora DSQL ts_ns. Flink CDC sends no position (file "
-    "empty, pos 0), Vitess none that tells the rows of a transaction apart: order: arrival",
+    "empty, pos 0), Vitess none that tells the rows of a transaction apart, and that of other "
+    "connectors is not known: order: arrival",
     flat=True,
     recognise=recognise,
     recognise_bytes=recognise_framed,

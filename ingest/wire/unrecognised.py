@@ -8,10 +8,12 @@ in any case.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ingest.files.record import SCHEMA_HEADER
+from ingest.values.jsontext import UNREADABLE, members
 from ingest.wire.avro.framing import WRITE_IN_MESSAGE, id_in_header, refused
 from ingest.wire.contract import TopLevel
 
@@ -32,6 +34,14 @@ def _has(*names: str) -> Callable[[TopLevel], bool]:
 
 def _letter(top: TopLevel) -> bool:
     return "op" in top and len(bytes(top["op"])) == 3 and ("before" in top or "after" in top)
+
+
+def _wrapped_letter(top: TopLevel) -> bool:
+    payload = bytes(top.get("payload", b""))
+    try:
+        return _wrapped(top) and payload.startswith(b"{") and _letter(members(payload))
+    except UNREADABLE:
+        return False
 
 
 def _canal(top: TopLevel) -> bool:
@@ -111,6 +121,10 @@ _TELLING_HEADERS = {"operation", "cdc_operation"}
 _OPERATIONS = {b"insert", b"create", b"read", b"update", b"upsert", b"delete", b"truncate"}
 _OF_YDB = {"update", "erase", "reset", "newImage", "oldImage"}
 _BESIDE_OP_TYPE = {"table", "op_ts", "current_ts", "pos", "before", "after"}
+_NO_SOURCE = (
+    "it looks like Debezium's without the source block that tells it: if it is, set format: "
+    "debezium and order: arrival"
+)
 _TEXT_ALONE = "a text in it looks like JSON by itself: send that text alone as the message's value"
 _AROUND_MESSAGES = (
     _Kind(
@@ -316,6 +330,7 @@ _OTHERS = (
 way of their own."""
 _KINDS = (
     *_OTHERS,
+    _Kind(_wrapped_letter, _NO_SOURCE),
     _Kind(
         _wrapped,
         "it looks wrapped by Connect's JsonConverter, in which only Debezium's and GoldenGate's "
@@ -323,11 +338,7 @@ _KINDS = (
         "payload is a text; if it is a row that Debezium flattened, set format: debezium and "
         "options.flattened: true",
     ),
-    _Kind(
-        _letter,
-        "it looks like Debezium's without the source block that tells it: if it is, set format: "
-        "debezium and order: arrival",
-    ),
+    _Kind(_letter, _NO_SOURCE),
     _Kind(
         lambda top: {"before", "after"} <= top.keys() <= {"before", "after", "transaction"},
         "it looks like the envelope of Materialize's sinks, which names no operation: if it is, "
@@ -444,6 +455,9 @@ _COMPRESSED = {
 _CANAL = b"\x18\x07\x2a"
 """The first bytes of a CanalPacket of messages: its type, 7, and the beginning of its body."""
 _AGGREGATED = b"\xf3\x89\x9a\xc2"
+_TEST_DECODING = re.compile(
+    rb"(?:BEGIN|COMMIT)(?: \d+\b|\Z)|table [^\n]{1,300}?: (?:INSERT|UPDATE|DELETE|TRUNCATE):"
+)
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0{", b"{\0")
 
 
@@ -467,6 +481,11 @@ def _encoding(value: bytes) -> str | None:
         return (
             "it is the text of a struct of Connect's, which has no types: set the converter to "
             "JsonConverter"
+        )
+    if _TEST_DECODING.match(value):
+        return (
+            "it looks like PostgreSQL's test_decoding: read the database with wal2json, or with "
+            "Debezium"
         )
     if value.startswith(_WIDE):
         return "it looks like UTF-16: messages are read as UTF-8"

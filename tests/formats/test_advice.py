@@ -153,6 +153,12 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(b'{"records":[{"key":{"id":1},"value":{"op":"d"}}]}'),
          "unknown_format", "Kafka's REST proxy"),
         (Message(b"Struct{after=Struct{id=1},op=c}"), "unknown_format", "JsonConverter"),
+        (Message(json.dumps({"payload": {"op": "d", "before": {"id": 1}}}).encode()),
+         "unknown_format", "Debezium's without the source block"),
+        (Message(b'{"payload": {"\xff": 1}}'), "bad_json", "expected JSON in UTF-8"),
+        (Message(b"table depot.crates: UPDATE: id[integer]:7 label[text]:'a'"),
+         "unknown_format", "test_decoding: read the database with wal2json"),
+        (Message(b"COMMIT 529"), "unknown_format", "test_decoding"),
         (Message(b"\xf3\x89\x9a\xc2\x0a\x01"), "unknown_format", "Kinesis's producer library"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
@@ -171,7 +177,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "maxscale's schema", "opengauss", "yandex", "confluent's", "dsql",
          "a record", "a record without a value", "sequin",
          "changefeed by webhook", "cosmos", "an array within", "sns", "sqs", "pub/sub",
-         "event bridge", "singer", "rest proxy", "a struct's text", "aggregated"],
+         "event bridge", "singer", "rest proxy", "a struct's text",
+         "debezium's in connect's", "connect's in latin-1", "test_decoding", "test_decoding's commit", "aggregated"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

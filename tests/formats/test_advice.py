@@ -178,7 +178,8 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "a record", "a record without a value", "sequin",
          "changefeed by webhook", "cosmos", "an array within", "sns", "sqs", "pub/sub",
          "event bridge", "singer", "rest proxy", "a struct's text",
-         "debezium's in connect's", "connect's in latin-1", "test_decoding", "test_decoding's commit", "aggregated"],
+         "debezium's in connect's", "connect's in latin-1", "test_decoding",
+         "test_decoding's commit", "aggregated"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

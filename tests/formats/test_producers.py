@@ -159,6 +159,16 @@ def test_a_routed_topic_or_a_registry_adds_no_column_to_a_key() -> None:
         assert (row["key_columns"], row["key"]) == (("id",), {"id": "7"}), key
 
 
+@pytest.mark.parametrize("route", ["__dbz__physicalTableIdentifier", "__dbz__sourceIdentifier"])
+def test_a_routed_topic_adds_no_column_to_a_key_that_stands_alone(route: str) -> None:
+    key = {"id": 7, route: "s.shop.t"}
+    deleted = {"op": "d", "before": None, "after": None, "source": BINLOG}
+    other = lifted("debezium", {**deleted, "before": {"id": 7}}, key)
+    row = lifted("debezium", deleted, key)
+    assert (row["key_columns"], row["key"]) == (("id",), {"id": "7"})
+    assert row["key_hash"] == other["key_hash"] is not None
+
+
 def test_what_apicurios_registry_wraps_is_read_as_what_is_inside() -> None:
     heartbeat, change = {"ts_ms": 1486500577125}, {"id": 7, "__op": "u", "__deleted": "false"}
     statement = {"source": BINLOG, "databaseName": "s", "ddl": "ALTER TABLE t ADD x int"}

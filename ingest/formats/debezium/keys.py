@@ -101,6 +101,14 @@ def without_table(
     return tuple(name for name in key if name not in _ROUTED or name in (row or ())) or None
 
 
+def of_columns(columns: Collection[str], key: Row | None) -> Row | None:
+    """The values of a key without the table's name, which `without_table` took out of its
+    columns."""
+    if key is None or len(key) == len(columns):
+        return key
+    return {name: text for name, text in key.items() if name in columns or name not in _ROUTED}
+
+
 def _columns(key: _Key, raw: bytes) -> bytes:
     """The object of columns in a key: its payload, which stands beside a schema, beside the number
     of one (Apicurio's registry), or alone."""

@@ -28,7 +28,7 @@ from ingest.formats.debezium.envelope import (
     refuse_wrapped,
 )
 from ingest.formats.debezium.events import Heading, row_event
-from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys, without_table
+from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys, of_columns, without_table
 from ingest.formats.debezium.schema import Block, Schemas, of_flink
 from ingest.formats.debezium.unavailable import (
     DEFAULT,
@@ -172,7 +172,7 @@ class Rows:
         warnings = event.warnings if event.warnings is not None else []
         row = old if op == "delete" else new
         if key and (row is None or not row.keys() >= set(key)):
-            event.key = self.keys.row(message.key, columns, names)
+            event.key = of_columns(key, self.keys.row(message.key, columns, names))
             if row is not None:
                 warnings.append(Code.KEY_NOT_IN_IMAGE.value)
         elif key and new is not None and old is not None and not old.keys() >= set(key):

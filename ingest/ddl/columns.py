@@ -390,15 +390,17 @@ def read_type(reader: TokenReader) -> str | None:
     if reader.at_any(_NEVER_TYPES):
         raise Unread(f"expected a type, got {reader.peek().text!r}")
     first = reader.index
-    head = reader.path()[-1].upper()
+    tail = _TYPE_TAIL | _TYPE_AFTER.get(reader.path()[-1].upper(), set())
     while True:
         if reader.at("("):
             reader.group()
-        elif reader.accept("[", "]") or reader.at_any(_TYPE_TAIL | _TYPE_AFTER.get(head, set())):
-            reader.index += not reader.tokens[reader.index - 1].text == "]"
+        elif reader.at_any(tail):
+            reader.take()
         elif reader.at("[") and reader.at("]", ahead=2):
             reader.index += 3
-        elif not any(reader.accept(*words) for words in _BEHIND_TYPE):
+        elif not (
+            reader.accept("[", "]") or any(reader.accept(*words) for words in _BEHIND_TYPE)
+        ):
             return reader.written(first)
 
 

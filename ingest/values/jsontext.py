@@ -80,9 +80,9 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
     try:
         return decode(value)
     except msgspec.ValidationError as error:
-        told = long_integers_as_text(value)
-        if told != value:
-            return parse(told, decode, warnings)
+        shortened = long_integers_as_text(value)
+        if shortened != value:
+            return parse(shortened, decode, warnings)
         raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
     except RecursionError:
         raise _too_deep(value) from None
@@ -145,9 +145,12 @@ def _as_text(token: re.Match[bytes]) -> bytes:
 
 
 _LONG_INTEGERS = re.compile(
-    rb'"(?:[^"\\]|\\.)*+"|-?[0-9]{%d,}+(?![.eE])' % (sys.int_info.default_max_str_digits + 1)
+    rb'"(?:[^"\\]++|\\.)*+"?|(?<![0-9.eE+-])-?[0-9]{%d,}+(?![.eE])'
+    % (sys.int_info.default_max_str_digits + 1),
+    re.DOTALL,
 )
-"""Texts, which are passed over, and integers of so many digits."""
+"""Texts, which are passed over to the end if nothing closes them, and integers of so many digits;
+those of a fraction or an exponent are none."""
 
 
 def check_utf8(value: bytes) -> None:

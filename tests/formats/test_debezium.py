@@ -257,6 +257,8 @@ def test_order_numbers_fit_a_bigint() -> None:
     assert order_of(Source(connector="postgresql", lsn=2**63)) is None
     assert order_of(Source(connector="oracle", scn="9" * 30)) is None
     assert order_of(Source(file="binlog.99999999999999999999", pos=1)) is None
+    # It takes time in proportion to the name; by its square it would be minutes.
+    assert order_of(Source(file="1" * 200_000 + "x", pos=1)) is None
 
 
 def test_rows_of_oracle_that_one_statement_deleted_are_told_apart() -> None:

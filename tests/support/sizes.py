@@ -137,6 +137,17 @@ def _decimal(size: int) -> tuple[SourceDecoder, Message]:
     )
 
 
+def _misfit(size: int) -> tuple[SourceDecoder, Message]:
+    """Cut inside a text of quotes, behind a member of another type than the format's."""
+    return _text("canal", '{"type":5,"sql":"' + '\\"' * (size // 2))
+
+
+def _document(size: int) -> tuple[SourceDecoder, Message]:
+    document = '{"_id": 1, "a": NaN, "b": "' + '\\"' * (size // 2)
+    source = {"connector": "mongodb", "db": "farm", "collection": "crop", "ord": 1, "sec": 1}
+    return _json("debezium", {"op": "c", "source": source, "after": document})
+
+
 def _clauses(size: int) -> tuple[SourceDecoder, Message]:
     sql = "ALTER TABLE crop " + ", ".join(f"ADD c{n} int" for n in range(size // 15 + 1))
     return _json("canal", {**_CANAL, "isDdl": True, "type": "ALTER", "sql": sql})
@@ -211,6 +222,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape("a long bit string", _bits),
     Shape("a long decimal", _decimal),
+    Shape("cut inside a text, behind a misfit", _misfit),
+    Shape("a document cut inside a text", _document),
     Shape("a statement of many clauses", _clauses),
     Shape("a statement that empties many tables", _emptied),
     *(

@@ -37,6 +37,8 @@ def test_numbers_keep_their_digits() -> None:
 def test_an_integer_longer_than_python_reads() -> None:
     digits = "7" * 5_000
     assert parsed(f'{{"a":{digits},"b":"{digits}"}}'.encode()) == ({"a": digits, "b": digits}, [])
+    numbers = f'{{"a":-{digits},"b":0.{digits},"c":1e-{digits}}}'.encode()
+    assert parsed(numbers) == ({"a": f"-{digits}", "b": f"0.{digits}", "c": f"1e-{digits}"}, [])
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,9 @@ def _wrapped(token: re.Match[str]) -> str:
 
 _NUMBERS = {"$numberLong", "$numberInt", "$numberDouble"}
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
-_NO_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)')
-"""Texts, which are passed over, and what the driver writes for doubles that are no numbers."""
+_NO_NUMBERS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|-?(?:NaN|Infinity)', re.DOTALL)
+"""Texts, which are passed over to the end if nothing closes them, and what the driver writes for
+doubles that are no numbers."""
 
 
 def _row(sent: bytes, warnings: list[str]) -> Row | None:

@@ -20,7 +20,8 @@ from ingest.formats.ticdc.tso import place_of
 Order = tuple[int, ...] | None
 
 _LIMIT = 2**63
-_SUFFIX = re.compile(r"\d+$")
+_SUFFIX = re.compile(r"(?<!\d)\d++$")
+"""The number at the end of a binlog file's name."""
 
 
 def order_of(source: Source, op: str = "ddl") -> Order:

@@ -526,6 +526,12 @@ def test_a_container_of_no_records() -> None:
     assert [record.value for record in found] == [b"\x02a", b"\x04bc"]
 
 
+def test_a_container_whose_schema_holds_its_type_in_another() -> None:
+    schema = b'{"type": ["null", "string"]}'
+    found = read(assembled("null", [(2, b"\x00\x02\x02a")], schema=schema), "avro_container")
+    assert [record.value for record in found] == [b"\x00", b"\x02\x02a"]
+
+
 @pytest.mark.parametrize("framing", FRAMINGS)
 @given(content=st.binary(max_size=200))
 def test_no_bytes_raise_and_none_are_lost_without_a_word(framing: str, content: bytes) -> None:

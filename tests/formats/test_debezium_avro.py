@@ -205,6 +205,27 @@ def test_a_schema_brings_no_code(tmp_path: Path) -> None:
     assert (row["after"], row["table"]) == ({"id": "1", evil: "y"}, "t")
 
 
+def test_columns_with_the_words_of_other_languages(tmp_path: Path) -> None:
+    """`properties` is a word of JSON Schema, and a name that columns have; what stands beside a
+    column may be of any kind."""
+    columns = [
+        {"name": "properties", "type": ["null", "string"]},
+        {"name": "id", "type": {"type": "int", "connect.type": ["int8"]}},
+    ]
+    value = {"type": "record", "name": "V", "fields": columns}
+    source = {"type": "record", "name": "S", "fields": [{"name": "table", "type": "string"}]}
+    fields = [
+        {"name": "op", "type": "string"},
+        {"name": "after", "type": value},
+        {"name": "source", "type": source},
+    ]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    (tmp_path / "1.avsc").write_text(json.dumps(schema))
+    reader = reader_of(options={"schema_folder": str(tmp_path)}, order="arrival")
+    row = as_json(reader.rows(Message(b"\0\0\0\0\1\x02c\x02\x02y\x02\x02t", timestamp=1))[-1])
+    assert (row["after"], row["table"]) == ({"properties": "y", "id": "1"}, "t")
+
+
 def test_a_schema_of_a_wide_table(tmp_path: Path) -> None:
     fields = [{"type": "int64", "optional": True, "field": f"c{number}"} for number in range(3_000)]
     image = {"type": "struct", "optional": True, "name": "t.Value", "fields": fields}

@@ -350,3 +350,9 @@ def test_names_are_found_by_their_space_or_in_full() -> None:
     assert near.parts[1] is full.parts[0] is own
     assert self.parts[1] is found
     assert parse_schema(['{"type":"fixed","name":"F","size":2}', '"F"']).size == 2
+
+
+@pytest.mark.parametrize("inner", ['{"type":"int"}', '["null","int"]'])
+def test_a_type_within_a_type(inner: str) -> None:
+    """Apache Avro's parser takes it, and the type is the inner one."""
+    assert parse_schema([f'{{"type":{inner}}}']).kind == parse_schema([inner]).kind

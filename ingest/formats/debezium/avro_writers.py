@@ -74,10 +74,15 @@ class Writers:
     def _made(
         self, key: int | bytes, texts: tuple[str, ...] | tuple[bytes], schemas: Schemas
     ) -> Writer:
-        other = _of_another_language(texts[-1])
-        if other is not None:
-            raise DecodeError(Code.UNSUPPORTED, other)
-        made = self._known[key] = Writer(parse_schema(texts), schemas, self._name_of)
+        try:
+            type_ = parse_schema(texts)
+        except DecodeError:
+            # Only now: a column of an Avro schema may be called `properties`, too.
+            other = _of_another_language(texts[-1])
+            if other is None:
+                raise
+            raise DecodeError(Code.UNSUPPORTED, other) from None
+        made = self._known[key] = Writer(type_, schemas, self._name_of)
         return made
 
     def _schema(self, id_: int) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ _KINDS = {
     "map": "map",
     "record": "struct",
 }
-_INTEGERS = {"int8", "int16"}
+_SMALL_INTEGERS = ("int8", "int16")
 _UNKNOWN_PRECISION = 64
 """AvroData's precision of a decimal that has none."""
 _SOURCE_NAME = "__debezium.source.column.name"
@@ -66,8 +66,8 @@ def _connect(given_type: Type, name: str | None) -> Field:
     type_ = present(given_type)
     props = type_.props
     connect = _KINDS.get(type_.kind, "string")
-    if props.get("connect.type") in _INTEGERS:
-        connect = str(props["connect.type"])
+    if props.get("connect.type") in _SMALL_INTEGERS:
+        connect = props["connect.type"]
     given = props.get("connect.name")
     semantic = given if isinstance(given, str) and type_.kind != "record" else None
     parameters = _parameters(props)

@@ -102,10 +102,10 @@ def _type(schema: Any, space: str, named: dict[str, Type]) -> Type:
     if isinstance(schema, list):
         return Type("union", parts=tuple(_type(part, space, named) for part in schema))
     word = schema.get("type") if isinstance(schema, dict) else None
-    if word in PRIMITIVES:
-        return _primitive(word, schema)
     if isinstance(word, dict | list):
         return _type(word, space, named)
+    if word in PRIMITIVES:
+        return _primitive(word, schema)
     if word == "array" or word == "map":
         inner = schema.get("items" if word == "array" else "values")
         return Type(word, parts=(_type(inner, space, named),), props=schema)

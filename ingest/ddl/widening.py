@@ -21,6 +21,8 @@ _ALIASES = {
 }
 NUMBER = re.compile(r"[+-]?([0-9]+)(?:\.([0-9]+))?")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL_MOST = 38
+"""Digits of Spark's largest decimal."""
 # How much a source type holds, for types that share a Spark type; those of MySQL, in bytes or by
 # rank.
 _CAPACITY = {
@@ -395,6 +397,8 @@ def outgrown(type_: str, texts: Sequence[str]) -> str | None:
         return None
     digits = max(len(number[1].lstrip("0")) for number in numbers if number)
     scale = max(len((number[2] or "").rstrip("0")) for number in numbers if number)
+    if digits + scale > _DECIMAL_MOST:
+        return None
     wider = [*_INTEGERS[2:], "decimal(20,0)"]
     if decimal is not None:
         whole, kept = int(decimal[1]) - int(decimal[2]), max(int(decimal[2]), scale)
@@ -406,6 +410,7 @@ def outgrown(type_: str, texts: Sequence[str]) -> str | None:
         bits = {"int": 31, "bigint": 63}.get(name)
         held = bits is None or all(-(2**bits) <= value < 2**bits for value in values)
         size = _DECIMAL.fullmatch(name)
-        if held and widens(canonical_type(type_), name) and (size is None or int(size[1]) <= 38):
+        fits = size is None or int(size[1]) <= _DECIMAL_MOST
+        if held and fits and widens(canonical_type(type_), name):
             return name
     return None

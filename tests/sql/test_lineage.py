@@ -342,6 +342,10 @@ def test_the_dialect_a_source_declares(
         ("decimal(4,2)", ["1234.5"], "decimal(6,2)"),
         ("decimal(4,2)", ["0.125"], "decimal(5,3)"),
         ("decimal(38,0)", ["0.5"], None),
+        # more digits than Python makes a number of
+        ("int", ["7" * 5_000], None),
+        ("int", ["7" * 5_000 + ".5"], None),
+        ("decimal(4,2)", ["7" * 5_000], None),
         ("int", ["few"], None),
         ("int", [], None),
         ("string", ["1"], None),

@@ -42,6 +42,14 @@ def format_options(source: Source, format: Format) -> FormatOptions:
 
 def option_value(option: Option, given: Any) -> Any:
     """`given` as `option` takes it; raises ValueError with what was expected instead."""
+    value = _of_kind(option, given)
+    if option.check is not None:
+        option.check(value)
+    return value
+
+
+def _of_kind(option: Option, given: Any) -> Any:
+    """`given` as an option of this kind takes it."""
     if option.kind == "choice":
         if given not in option.choices:
             words = ", ".join(option.choices)

@@ -13,7 +13,7 @@ Vendor: https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/addit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -78,9 +78,7 @@ _MARKS = frozenset(("op_ts", "current_ts", "primary_keys", "tokens"))
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes one operation a message, or those of a transaction (the Kafka handler's mode tx)."""
     own = options.options
-    ops = dict(zip(own["op_types"], _OPS, strict=False))
-    if len(ops) < len(_OPS):
-        ops = dict(zip("IUDT", _OPS, strict=True))
+    ops = dict(zip(own["op_types"], _OPS, strict=True))
     clock = Clock(options.time_zone)
     tables = ogg_rows(options, own["dialect"])
     whole = own["supplemental_logging"] == "all"
@@ -130,6 +128,14 @@ def decoder(options: FormatOptions) -> Decoder:
         return event
 
     return decode
+
+
+def _check_op_types(words: Sequence[str]) -> None:
+    if len(words) != len(_OPS) or len({*words}) < len(_OPS):
+        raise ValueError(
+            f"expected {len(_OPS)} different words, those of {', '.join(_OPS[:-1])} and "
+            f"{_OPS[-1]}, got {', '.join(words) or 'none'}"
+        )
 
 
 def _refuse_confluent(envelope: _Envelope, *, read: bool) -> None:
@@ -263,6 +269,7 @@ FORMAT = Format(
             ("I", "U", "D", "T"),
             "the words of insert, update, delete and truncate, in this order, where the formatter "
             "sets its own (insertOpKey, updateOpKey, deleteOpKey, truncateOpKey)",
+            check=_check_op_types,
         ),
         "supplemental_logging": Option(
             "choice",
@@ -355,9 +362,6 @@ def rows_of(
     top = jsontext.parse(value, jsontext.members, [])
     own = _declared(rows)
     row = {name: raw for name, raw in top.items() if name not in _METADATA or name in own}
-    for name in ("before", "after"):
-        if row.get(name) == b"null":
-            del row[name]
     flattened = [name for name in row if name.startswith(_FLATTENED)]
     of_keys = keys and all(any(part + key in row for part in _FLATTENED) for key in keys)
     if flattened and (of_keys or len(flattened) == len(row)):

@@ -76,6 +76,8 @@ class Option(NamedTuple):
     """One option of a format: `choices` for kind choice; `text` says what it changes.
 
     `secret`: no message repeats what was given. `least`: the smallest number that it may be.
+    `check` raises ValueError, with what was expected instead, for a value of the right kind that
+    the format does not take.
     """
 
     kind: Literal["choice", "bool", "text", "list", "number", "folder", "URL"]
@@ -84,6 +86,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     secret: bool = False
     least: int = 1
+    check: Callable[[Any], object] | None = None
 
 
 Decoder = Callable[[Message], Iterator[Event]]

@@ -12,6 +12,7 @@ from ingest.config.load import load
 from ingest.config.options import format_options
 from ingest.config.sources import Source
 from ingest.errors import ConfigError, Mistake
+from ingest.formats import FORMATS as REGISTRY
 from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option
 
 
@@ -41,6 +42,10 @@ FORMATS = {
         prefix=Option("text", "", "of topics"),
         strict=Option("choice", "no", "otherwise", ("no", "very")),
     ),
+    "ogg": REGISTRY["ogg"],
+    "mongo": _format(
+        unavailable_placeholder=REGISTRY["debezium"].options["unavailable_placeholder"]
+    ),
     "plain": _format(),
 }
 
@@ -63,6 +68,10 @@ OPTION_MISTAKES = [
     ("debezium", "prefix: 12", "`options.prefix`: expected text, got 12; put it in quotes"),
     ("debezium", "prefix: [a]", "`options.prefix`: expected text, got a list"),
     ("plain", "depth: 1", "the format plain has no options"),
+    ("ogg", "op_types: [INS, UPD, DEL]", "expected 4 different words, those of insert, update,"),
+    ("ogg", "op_types: [I, U, D, D]", "delete and truncate, got I, U, D, D"),
+    ("ogg", "op_types: []", "got none"),
+    ("mongo", "unavailable_placeholder: 'hex:zz'", "hexadecimal digits behind hex:, got `hex:zz`"),
     ("auto", "tombstne: delete", "nearest: tombstone"),
     ("auto", "strict: perhaps", "`options.strict`: expected true or false, got `perhaps`"),
 ]

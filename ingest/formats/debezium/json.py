@@ -44,7 +44,7 @@ from ingest.formats.debezium.topics import (
     recognise,
     schema_change_event,
 )
-from ingest.formats.debezium.unavailable import DEFAULT
+from ingest.formats.debezium.unavailable import DEFAULT, placeholder_bytes
 from ingest.memo import Memo
 from ingest.values import jsontext
 from ingest.wire.avro.framing import framed_json
@@ -350,7 +350,10 @@ FORMAT = Format(
             TOPIC_NAMES,
         ),
         "unavailable_placeholder": Option(
-            "text", DEFAULT, "the connector's unavailable.value.placeholder"
+            "text",
+            DEFAULT,
+            "the connector's unavailable.value.placeholder",
+            check=placeholder_bytes,
         ),
         "replica_identity": Option(
             "choice",

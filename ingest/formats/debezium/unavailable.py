@@ -154,6 +154,19 @@ def without_cells(image: dict[str, Any] | None, raw: bytes) -> tuple[bytes, froz
     return msgspec.json.encode(values), unset
 
 
+_HEX = "hex:"
+
+
+def placeholder_bytes(text: str) -> bytes:
+    """The bytes of a placeholder; raises ValueError for what is not hexadecimal behind `hex:`."""
+    if not text.startswith(_HEX):
+        return text.encode()
+    try:
+        return bytes.fromhex(text.removeprefix(_HEX))
+    except ValueError:
+        raise ValueError(f"expected hexadecimal digits behind {_HEX}, got `{text}`") from None
+
+
 class Placeholder:
     """All forms of one placeholder; with the prefix `hex:` its bytes are given in hexadecimal.
 
@@ -162,8 +175,8 @@ class Placeholder:
     """
 
     def __init__(self, text: str = DEFAULT, *, hexadecimal: bool = False) -> None:
-        data = bytes.fromhex(text[4:]) if text.startswith("hex:") else text.encode()
-        text = data.decode("latin-1") if text.startswith("hex:") else text
+        data = placeholder_bytes(text)
+        text = data.decode("latin-1") if text.startswith(_HEX) else text
         digest = bytearray(hashlib.md5(data, usedforsecurity=False).digest())
         named = str(uuid.UUID(bytes=bytes(digest), version=3))
         packed = base64.b64encode(data).decode()

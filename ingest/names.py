@@ -34,6 +34,12 @@ def lowered(names: Iterable[str]) -> set[str]:
     return {name.lower() for name in names}
 
 
+def lacking(names: Iterable[str], row: Iterable[str]) -> list[str]:
+    """Those of `names` that no column of a row has, in whatever case (semantics.md, 25)."""
+    held = lowered(row)
+    return [name for name in names if name.lower() not in held]
+
+
 class SourceTable(NamedTuple):
     """A table of a source by the source's own names, case kept; None for a level that the source
     does not have.

@@ -20,6 +20,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event, Row
+from ingest.names import lacking
 from ingest.values import canonical, jsontext
 from ingest.values.jsontext import members, parse_part
 from ingest.values.source_types import decimal_type, parse_type, spark_type
@@ -166,8 +167,8 @@ class _Rows:
             self._delete(event, data, warnings)
             return
         if self._nulls == "null" and rows.types is not None:
-            for column in rows.types.columns:
-                data.setdefault(column.name, None)
+            declared = (column.name for column in rows.types.columns)
+            data |= dict.fromkeys(lacking(declared, data))
         event.after = data
         whole = event.op != "update" or self._nulls != "omitted"
         event.after_image = "full" if whole else "partial"

@@ -21,7 +21,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import COMMITS, KIND_OF, Event, Row
-from ingest.names import declared_for, lowered
+from ingest.names import declared_for, lacking
 from ingest.values import canonical, jsontext
 from ingest.values.source_types import bits_type, parse_type, spark_type
 from ingest.wire.clock import Clock
@@ -128,10 +128,9 @@ class Rows:
         not sent."""
         names = (event.db, event.schema, event.table)
         declared = declared_for(self._options.columns, self._options.completed(names))
-        sent = lowered((*after, *(event.unavailable or ()))) if declared else ()
-        lacking = [name for name in declared or () if name.lower() not in sent]
-        if lacking:
-            event.unavailable = [*(event.unavailable or ()), *lacking]
+        unsent = lacking(declared, (*after, *(event.unavailable or ()))) if declared else []
+        if unsent:
+            event.unavailable = [*(event.unavailable or ()), *unsent]
             if event.after_image != "partial":
                 event.after_image = "partial"
                 warnings.append(Code.PARTIAL_IMAGE.value)
@@ -147,9 +146,9 @@ class Rows:
     ) -> tuple[str, ...] | None:
         """Gives an update the row before, or its key columns if they are known."""
         event.before = identity
-        lacking = [name for name in identity if name not in after]
-        if lacking:
-            event.unavailable = lacking
+        unsent = [name for name in identity if name not in after]
+        if unsent:
+            event.unavailable = unsent
             event.after_image = "partial"
             warnings.append(Code.PARTIAL_IMAGE.value)
         whole = identity.keys() >= after.keys()

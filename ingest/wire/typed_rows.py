@@ -18,7 +18,15 @@ from ingest.names import lowered
 from ingest.values import jsontext
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Columns, Convert, TableTypes, Texts, sql_converter, sql_spark_type
+from ingest.wire.declared import (
+    Columns,
+    Convert,
+    TableTypes,
+    Texts,
+    in_any_case,
+    sql_converter,
+    sql_spark_type,
+)
 from ingest.wire.text_columns import Reading, readings_of
 
 
@@ -64,12 +72,13 @@ class TypedRows:
         self._of_type: dict[str, tuple[str, ...]] = {}
 
     def of_type(self, name: str) -> tuple[str, ...]:
-        """The columns whose type has this name, whatever its length."""
+        """The columns whose type has this name, whatever its length, also by their names in lower
+        and in upper case: the YAML may spell them otherwise than the rows."""
         found = self._of_type.get(name)
         if found is None:
             known = self.types.columns if self.types is not None else ()
-            found = tuple(c.name for c in known if parse_type(c.source_type).name == name)
-            self._of_type[name] = found
+            own = {c.name: c for c in known if parse_type(c.source_type).name == name}
+            found = self._of_type[name] = tuple(in_any_case(own))
         return found
 
     def read(self, raw: msgspec.Raw | bytes, warnings: list[str]) -> tuple[Row | None, str | None]:

@@ -30,6 +30,7 @@ from ingest.events import Event, Row
 from ingest.formats.debezium.envelope import Inner, Source, sent_micros
 from ingest.formats.debezium.events import Heading, row_event
 from ingest.formats.debezium.schema import Schemas
+from ingest.names import lacking
 from ingest.values import canonical, jsontext
 from ingest.wire.contract import Message, TableName
 from ingest.wire.contradictions import refuse_after
@@ -90,8 +91,9 @@ def document_event(
     if after is not None:
         # a field that the document does not have is NULL in a table
         declared = [column.name for column in columns.types.columns] if columns.types else []
-        for name in (*changed, *(before or ()), *declared):
+        for name in (*changed, *(before or ())):
             after.setdefault(name)
+        after |= dict.fromkeys(lacking(declared, after))
     elif changed and before is not None:
         after, whole = {**before, **changed}, True
     elif changed:

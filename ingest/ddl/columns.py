@@ -398,9 +398,7 @@ def read_type(reader: TokenReader) -> str | None:
             reader.take()
         elif reader.at("[") and reader.at("]", ahead=2):
             reader.index += 3
-        elif not (
-            reader.accept("[", "]") or any(reader.accept(*words) for words in _BEHIND_TYPE)
-        ):
+        elif not (reader.accept("[", "]") or any(reader.accept(*words) for words in _BEHIND_TYPE)):
             return reader.written(first)
 
 

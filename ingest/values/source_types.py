@@ -113,8 +113,12 @@ def _unescaped(label: str) -> str:
 
 def with_labels(name: str, labels: Iterable[str]) -> str:
     """An ENUM or SET of these labels as MySQL writes it, so that `members` gives them back."""
-    quoted = ("'" + label.replace("\\", "\\\\").replace("'", "''") + "'" for label in labels)
-    return f"{name}({','.join(quoted)})"
+    return f"{name}({','.join(map(quoted_label, labels))})"
+
+
+def quoted_label(label: str) -> str:
+    """A label as MySQL writes it."""
+    return "'" + label.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 @lru_cache(maxsize=4096)

@@ -408,6 +408,38 @@ def test_declared_columns_are_found_in_any_case(name: str) -> None:
     assert row["after"] == same["after"]
 
 
+@pytest.mark.parametrize("name", ["DOC", "Doc", "doc"])
+def test_declared_columns_are_filled_in_and_read_in_any_case(name: str) -> None:
+    """Another spelling made a second column of NULLs, or left JSON and SET as they came."""
+    columns = {"d.t": {"id": "int", name: "json", name + "s": "set('a','b')"}}
+    value = {"database": "d", "table": "t", "type": "insert", "ts": 1_700_000_000}
+    value["data"] = {"id": 1, "doc": "x", "docs": ["a", "b"]}
+    (row,) = rows("maxwell", value, columns=columns)
+    assert row["after"] == {"id": "1", "doc": '"x"', "docs": "a,b"}
+    metadata = {"timestamp": "2024-01-02T03:04:07Z", "record-type": "data", "operation": "load"}
+    metadata |= {"schema-name": "d", "table-name": "t"}
+    value = {"data": {"id": 1, "doc": "x"}, "metadata": metadata}
+    (row,) = rows("dms", value, columns=columns, options={"null_and_empty": "null"})
+    assert row["after"] == {"id": "1", "doc": "x", name + "s": None}
+    source = {"connector": "mongodb", "db": "d", "collection": "t", "ord": 1, "sec": 1}
+    value = {"op": "c", "source": source, "after": '{"_id": 1, "doc": "x"}'}
+    (row,) = rows("debezium", value, columns=columns)
+    assert row["after"]["doc"] == "x" and name + "s" in row["after"]
+    assert len({column.lower() for column in row["after"]}) == len(row["after"])
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+def test_labels_of_a_schema_change_hold_quotes(quoted: bool) -> None:
+    """Debezium's parser leaves the quotes of ENUM's labels on, and others send them bare."""
+    labels = ["'it''s'", "'b'"] if quoted else ["it's", "b"]
+    column = {"name": "e", "typeName": "ENUM", "typeExpression": "ENUM", "enumValues": labels}
+    change = {"type": "ALTER", "id": '"d"."t"', "table": {"columns": [column]}}
+    value = {"source": {**MYSQL, "db": "d"}, "databaseName": "d", "ddl": "ALTER TABLE t"}
+    (row,) = rows("debezium", {**value, "tableChanges": [change]})
+    [(_, source_type, _)] = row["columns"]
+    assert parse_type(source_type).members == ("it's", "b")
+
+
 def test_declared_columns_overrule_the_message_s_in_any_case() -> None:
     value = {**IN_CASE["canal"], "mysqlType": {"price": "double", "id": "int"}}
     found = reader_of("canal", columns=DECLARED).rows(Message(json.dumps(value).encode()))

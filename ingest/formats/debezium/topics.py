@@ -33,7 +33,7 @@ from ingest.formats.debezium.events import joined_id
 from ingest.formats.debezium.order import order_of
 from ingest.formats.debezium.schema import sized
 from ingest.values.jsontext import decoder, members
-from ingest.values.source_types import spark_type
+from ingest.values.source_types import quoted_label, spark_type
 from ingest.wire.contract import TableName, TopLevel
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.scalars import PAYLOADS
@@ -329,13 +329,14 @@ def _names(source: Source, change: _SchemaChange, table_change: _Change | None) 
 
 def _parts(identifier: str) -> list[str]:
     """The names in `"db"."schema"."table"`."""
-    return [part.strip('"') for part in identifier.split('"."')] or [identifier]
+    return [part.strip('"') for part in identifier.split('"."')]
 
 
 def _column(column: _Column, family: str) -> ColumnType:
     text = column.typeExpression or column.typeName or ""
     if column.enumValues and "(" not in text:
-        quoted = (value if value[:1] == "'" else f"'{value}'" for value in column.enumValues)
+        # Debezium's own parser leaves the quotes on.
+        quoted = (v if v[:1] == "'" else quoted_label(v) for v in column.enumValues)
         text = f"{text}({','.join(quoted)})"
     text = sized(text, column.length, column.scale)
     return ColumnType(column.name, text, spark_type(text, family))

@@ -161,7 +161,7 @@ def unit_of(file: Path) -> str:
 READERS = {"ingest/formats/dts/values.py", "ingest/formats/oceanbase/values.py"}
 """Readers of binary values, all called as `read(data, at, words, warnings)`."""
 CALLED_BACK = {"texts"}
-"""`Rows.texts` is a `Texts`."""
+"""`Rows.texts` is a `WriteTexts`."""
 
 FILES = {module_of(file): file for file in CORE + EDGE}
 

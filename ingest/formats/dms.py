@@ -38,7 +38,7 @@ from ingest.wire.contract import (
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
-from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, plain, sql_converter
 from ingest.wire.scalars import Scalar, number_of, text_of
 from ingest.wire.typed_rows import TableRows, TypedRows
 
@@ -391,16 +391,16 @@ def _spark(column: _Column) -> str:
 
 def dms_rows(options: FormatOptions, dialect: str) -> TableRows:
     """How the rows of DMS's tables are read, by the types that the YAML names."""
-    texts = Texts(family=dialect, zone=options.time_zone)
-    return TableRows(options, texts, convert=_converter(texts))
+    encoding = ValueEncoding(family=dialect, zone=options.time_zone)
+    return TableRows(options, encoding, convert=_converter(encoding))
 
 
-def _converter(texts: Texts) -> Callable[[str], Convert | None]:
+def _converter(encoding: ValueEncoding) -> Callable[[str], Convert | None]:
     """SQL type -> converter of DMS's values."""
-    by_sql_type = sql_converter(texts)
+    by_sql_type = sql_converter(encoding)
 
     def convert(source_type: str) -> Convert | None:
-        kind = spark_type(source_type, texts.family)
+        kind = spark_type(source_type, encoding.family)
         if kind == "binary":
             return _bytes
         if kind == "timestamp_ntz":
@@ -408,7 +408,7 @@ def _converter(texts: Texts) -> Callable[[str], Convert | None]:
         if kind == "date":
             return _date
         found = by_sql_type(source_type)
-        if found is None or (texts.family, parse_type(source_type).name) != ("mysql", "bit"):
+        if found is None or (encoding.family, parse_type(source_type).name) != ("mysql", "bit"):
             return found
         return _bits(found)
 

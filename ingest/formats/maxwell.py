@@ -19,8 +19,8 @@ from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import COMMITS, KIND_OF, ColumnType, Event, Row
 from ingest.formats.ticdc.tso import micros_of_tso
+from ingest.values.jsontext import UNREADABLE, nested, one_after_the_other, parse, parse_part
 from ingest.values.jsontext import decoder as json_decoder
-from ingest.values.jsontext import nested, one_after_the_other, parse, parse_part
 from ingest.values.source_types import with_labels
 from ingest.wire.contract import (
     SPACES_OF_JSON,
@@ -35,7 +35,7 @@ from ingest.wire.contract import (
     repeats_without_key,
 )
 from ingest.wire.contradictions import has_columns, refuse_after, refuse_rows
-from ingest.wire.declared import Texts, sql_spark_type
+from ingest.wire.declared import ValueEncoding, sql_spark_type
 from ingest.wire.scalars import Scalar, micros_of, number_of, text_of
 from ingest.wire.typed_rows import TableRows, TypedRows
 
@@ -93,9 +93,9 @@ _ENVELOPE = json_decoder(_Envelope)
 
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes one message, which is one row, one statement or one end of a bootstrap."""
-    texts = Texts(zone=options.time_zone, fill_binary=True)
-    spark = sql_spark_type(texts)
-    tables = TableRows(options, texts)
+    encoding = ValueEncoding(zone=options.time_zone, fill_binary=True)
+    spark = sql_spark_type(encoding)
+    tables = TableRows(options, encoding)
     whole = options.options["output_nulls"]
 
     def decode(message: Message) -> Iterator[Event]:
@@ -402,7 +402,7 @@ def key_of_message(key: bytes | None) -> tuple[str, ...] | None:
         return None
     try:
         found = _KEY.decode(key)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except UNREADABLE:
         return None
     if isinstance(found, dict):
         return tuple(name[3:] for name in found if name.startswith("pk.") and name[3:]) or None

@@ -37,7 +37,7 @@ from ingest.wire.contract import (
     TopLevel,
 )
 from ingest.wire.contradictions import refuse_rows
-from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, plain, sql_converter
 from ingest.wire.event_types import paired
 from ingest.wire.scalars import PAYLOADS, Scalar, text_of
 from ingest.wire.typed_rows import TableRows, TypedRows
@@ -244,7 +244,7 @@ def _recognise(top: TopLevel) -> bool:
     if "op_type" not in top and "schema" in top and "payload" in top:
         try:
             top = PAYLOADS.of(top["payload"])
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except jsontext.UNREADABLE:
             return False
     return "op_type" in top and "table" in top and not _MARKS.isdisjoint(top)
 
@@ -429,17 +429,17 @@ def _image(
 
 def ogg_rows(options: FormatOptions, dialect: str) -> TableRows:
     """How the rows of GoldenGate's tables are read, by the types that the YAML names."""
-    texts = Texts(family=dialect, zone=options.time_zone)
-    return TableRows(options, texts, convert=_converter(texts))
+    encoding = ValueEncoding(family=dialect, zone=options.time_zone)
+    return TableRows(options, encoding, convert=_converter(encoding))
 
 
-def _converter(texts: Texts) -> Callable[[str], Convert | None]:
+def _converter(encoding: ValueEncoding) -> Callable[[str], Convert | None]:
     """SQL type -> converter; GoldenGate may write a colon between day and time."""
-    by_sql_type = sql_converter(texts)
+    by_sql_type = sql_converter(encoding)
 
     def convert(source_type: str) -> Convert | None:
         found = by_sql_type(source_type)
-        if found is None or spark_type(source_type, texts.family) not in _DATES:
+        if found is None or spark_type(source_type, encoding.family) not in _DATES:
             return found
         return _spaced(found)
 

@@ -36,7 +36,7 @@ from ingest.wire.contract import (
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_after, refuse_rows
-from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, plain, sql_converter
 from ingest.wire.scalars import Scalar, text_of
 from ingest.wire.typed_rows import TableRows
 
@@ -74,8 +74,8 @@ class Rows:
     """Gives changes their images."""
 
     def __init__(self, options: FormatOptions) -> None:
-        texts = Texts(family=_POSTGRES, zone=options.time_zone)
-        self._tables = TableRows(options, texts, convert=_converter(texts), spark=_spark_type)
+        encoding = ValueEncoding(family=_POSTGRES, zone=options.time_zone)
+        self._tables = TableRows(options, encoding, convert=_converter(encoding), spark=_spark_type)
         self._full = options.options["replica_identity"] == "full"
         self._options = options
 
@@ -187,10 +187,10 @@ class Rows:
         return row
 
 
-def _converter(texts: Texts) -> Callable[[str], Convert | None]:
+def _converter(encoding: ValueEncoding) -> Callable[[str], Convert | None]:
     """SQL type -> converter; bytea comes as hexadecimal digits, and times in the form of the
     DateStyle."""
-    by_sql_type = sql_converter(texts)
+    by_sql_type = sql_converter(encoding)
 
     def convert(source_type: str) -> Convert | None:
         kind = _spark_type(source_type)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
@@ -38,16 +38,19 @@ class Columns(NamedTuple):
     names: frozenset[str]
 
 
-class Texts(NamedTuple):
-    """How a format writes values as text: in which zone instants without one are; how blobs (a word
-    of `_BYTES`) and bits are written; whether ENUM values are ordinals; whether the zeros at the
-    end of a BINARY(n), which the binlog leaves out, must be restored; whether a JSON value may come
-    as the call that changes a part of it."""
+class ValueEncoding(NamedTuple):
+    """How a format writes the values of SQL types as text.
+
+    `family`: whose types they are (`spark_type`). `zone`: that of instants without one. `blob`,
+    `bits`: how bytes and bits are written. `ordinals`: ENUM and SET come as numbers. `fill_binary`:
+    the zeros at the end of a BINARY(n), which the binlog leaves out, are restored. `json_parts`: a
+    JSON value may come as the call that changes a part of it.
+    """
 
     family: str = "mysql"
     zone: str | None = None
-    blob: str = "base64"
-    bits: str = "integer"
+    blob: Literal["base64", "latin1", "hex", "byte_list"] = "base64"
+    bits: Literal["integer", "base64"] = "integer"
     ordinals: bool = False
     fill_binary: bool = False
     json_parts: bool = False
@@ -144,29 +147,29 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def sql_spark_type(texts_: Texts) -> Callable[[str], str]:
-    """`spark_type` for the family of `texts_`."""
-    return lambda source_type: spark_type(source_type, texts_.family)
+def sql_spark_type(encoding: ValueEncoding) -> Callable[[str], str]:
+    """`spark_type` for the family of `encoding`."""
+    return lambda source_type: spark_type(source_type, encoding.family)
 
 
-def sql_converter(texts_: Texts) -> Callable[[str], Convert | None]:
+def sql_converter(encoding: ValueEncoding) -> Callable[[str], Convert | None]:
     """SQL type -> converter of its values; None if the text stays as it was sent."""
 
     def convert(source_type: str) -> Convert | None:
         type_ = parse_type(source_type)
-        make = _CONVERTERS.get(spark_type(source_type, texts_.family).split("(")[0])
-        names = _BY_NAME if texts_.family in ("mysql", "oracle", "db2") else _EVERYWHERE
+        make = _CONVERTERS.get(spark_type(source_type, encoding.family).split("(")[0])
+        names = _BY_NAME if encoding.family in ("mysql", "oracle", "db2") else _EVERYWHERE
         make = names.get(type_.name, make)
-        if texts_.family == "oracle" and type_.name in _FLOATS_OF_ORACLE:
+        if encoding.family == "oracle" and type_.name in _FLOATS_OF_ORACLE:
             make = _decimal
-        return make(type_, texts_) if make is not None else None
+        return make(type_, encoding) if make is not None else None
 
     return convert
 
 
-def _decimal(type_: SourceType, texts_: Texts) -> Convert | None:
+def _decimal(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
     if type_.name == "bit":
-        return _bit(type_, texts_)
+        return _bit(type_, encoding)
     return _decimal_text
 
 
@@ -177,21 +180,21 @@ def _decimal_text(value: Any, warnings: list[str]) -> str:
 keeps(_decimal_text, integers=True, texts=DECIMAL_TEXT)
 
 
-def _boolean(type_: SourceType, texts_: Texts) -> Convert | None:
+def _boolean(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
     if type_.name == "bit":
-        return _bit(type_, texts_)
+        return _bit(type_, encoding)
     return lambda value, warnings: _TRUTH.get(plain(value).lower(), plain(value))
 
 
 _TRUTH = {"1": "true", "0": "false", "t": "true", "f": "false", "true": "true", "false": "false"}
 
 
-def _bit(type_: SourceType, texts_: Texts) -> Convert:
+def _bit(type_: SourceType, encoding: ValueEncoding) -> Convert:
     single = (type_.numbers or (1,))[0] == 1
 
     def convert(value: Any, warnings: list[str]) -> str:
         text = plain(value)
-        if texts_.bits == "base64" and value.__class__ is str and not text.isdigit():
+        if encoding.bits == "base64" and value.__class__ is str and not text.isdigit():
             data = canonical.bytes_of(text)
             if data is None:
                 warnings.append(Code.BAD_BASE64.value)
@@ -202,14 +205,14 @@ def _bit(type_: SourceType, texts_: Texts) -> Convert:
     return convert
 
 
-def _binary(type_: SourceType, texts_: Texts) -> Convert | None:
+def _binary(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
     numbers = type_.numbers
-    if texts_.fill_binary and type_.name == "binary" and numbers:
-        if texts_.blob == "latin1":
+    if encoding.fill_binary and type_.name == "binary" and numbers:
+        if encoding.blob == "latin1":
             return _filled(numbers[0])
-        if texts_.blob == "base64":
+        if encoding.blob == "base64":
             return _filled_base64(numbers[0])
-    return _BYTES[texts_.blob]
+    return _BYTES[encoding.blob]
 
 
 def _base64(value: Any, warnings: list[str]) -> str:
@@ -287,8 +290,8 @@ def _filled_base64(length: int) -> Convert:
     return convert
 
 
-def _timestamp(type_: SourceType, texts_: Texts) -> Convert | None:
-    zone = texts_.zone
+def _timestamp(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
+    zone = encoding.zone
 
     def convert(value: Any, warnings: list[str]) -> str:
         text = value if value.__class__ is str else plain(value)
@@ -299,7 +302,7 @@ def _timestamp(type_: SourceType, texts_: Texts) -> Convert | None:
     return convert
 
 
-def _civil(type_: SourceType, texts_: Texts) -> Convert | None:
+def _civil(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
     return _civil_text
 
 
@@ -310,7 +313,7 @@ def _civil_text(value: Any, warnings: list[str]) -> str:
 keeps(_civil_text, texts=CIVIL_TEXT)
 
 
-def _date(type_: SourceType, texts_: Texts) -> Convert | None:
+def _date(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
     return _date_text
 
 
@@ -321,12 +324,12 @@ def _date_text(value: Any, warnings: list[str]) -> str:
 keeps(_date_text, texts=DATE_TEXT)
 
 
-def _time(type_: SourceType, texts_: Texts) -> Convert | None:
+def _time(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
     return lambda value, warnings: canonical.time_text(plain(value))
 
 
-def _json(type_: SourceType, texts_: Texts) -> Convert | None:
-    return _json_text if texts_.json_parts else None
+def _json(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
+    return _json_text if encoding.json_parts else None
 
 
 def _json_text(value: Any, warnings: list[str]) -> str:
@@ -346,9 +349,9 @@ _JSON_PART = re.compile(r"JSON_(?:REPLACE|INSERT|ARRAY_INSERT|REMOVE)\(|@\d+\Z",
 keeps(_json_text, integers=True, texts=JSON_TEXT)
 
 
-def _labels(type_: SourceType, texts_: Texts) -> Convert | None:
+def _labels(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
     members = type_.members
-    if not texts_.ordinals:
+    if not encoding.ordinals:
         return None
     if not members:
         return _number_of_unknown
@@ -387,8 +390,8 @@ def _set_label(text: str, members: tuple[str, ...], warnings: list[str]) -> str:
     return ",".join(label for index, label in enumerate(members) if bits >> index & 1)
 
 
-def _bytes_only(type_: SourceType, texts_: Texts) -> Convert | None:
-    return None if texts_.blob == "base64" else _BYTES[texts_.blob]
+def _bytes_only(type_: SourceType, encoding: ValueEncoding) -> Convert | None:
+    return None if encoding.blob == "base64" else _BYTES[encoding.blob]
 
 
 _GEOMETRY = tuple(
@@ -397,7 +400,7 @@ _GEOMETRY = tuple(
     geomcollection
     """.split()
 )
-_CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
+_CONVERTERS: dict[str, Callable[[SourceType, ValueEncoding], Convert | None]] = {
     "decimal": _decimal,
     "boolean": _boolean,
     "binary": _binary,
@@ -405,13 +408,13 @@ _CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     "timestamp_ntz": _civil,
     "date": _date,
 }
-_EVERYWHERE: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
+_EVERYWHERE: dict[str, Callable[[SourceType, ValueEncoding], Convert | None]] = {
     "time": _time,
     **dict.fromkeys((*DECIMALS, "decfloat"), _decimal),
 }
 _FLOATS_OF_ORACLE = {"float", "real", "double precision"}
 """Other names of NUMBER there, of so many binary digits."""
-_BY_NAME: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
+_BY_NAME: dict[str, Callable[[SourceType, ValueEncoding], Convert | None]] = {
     **_EVERYWHERE,
     "json": _json,
     "enum": _labels,

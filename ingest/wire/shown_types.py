@@ -13,7 +13,7 @@ from ingest.memo import Memo
 from ingest.names import declared_for
 from ingest.values.source_types import spark_type, types_of
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Convert, Texts, in_sent_names, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, in_sent_names, sql_converter
 
 
 class ShownTypes:
@@ -36,7 +36,7 @@ class ShownTypes:
         self._declared: Mapping[str, str] = in_sent_names(
             declared_for(options.columns, options.completed(table)), names
         )
-        convert = sql_converter(Texts(family=family, zone=options.time_zone))
+        convert = sql_converter(ValueEncoding(family=family, zone=options.time_zone))
         self._converts: dict[str, Convert] = {
             name: found
             for name, text in self._declared.items()

@@ -22,7 +22,7 @@ from ingest.wire.declared import (
     Columns,
     Convert,
     TableTypes,
-    Texts,
+    ValueEncoding,
     in_any_case,
     sql_converter,
     sql_spark_type,
@@ -221,22 +221,22 @@ def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[st
 class TableRows:
     """Remembers, for each table, type block and keys, how its rows are read.
 
-    `texts` says how the format writes values of SQL types; `convert` and `spark` replace the
+    `encoding` says how the format writes values of SQL types; `convert` and `spark` replace the
     converters and Spark types that follow from it.
     """
 
     def __init__(
         self,
         options: FormatOptions,
-        texts: Texts,
+        encoding: ValueEncoding,
         *,
         convert: Callable[[str], Convert | None] | None = None,
         spark: Callable[[str], str] | None = None,
     ) -> None:
         self._tables = TableTypes(
             options,
-            convert=convert or sql_converter(texts),
-            spark=spark or sql_spark_type(texts),
+            convert=convert or sql_converter(encoding),
+            spark=spark or sql_spark_type(encoding),
         )
         self._memo: Memo[tuple[TableName, Hashable, tuple[str, ...] | None], TypedRows] = Memo(
             most=10_000

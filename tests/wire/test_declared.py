@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.wire.declared import Texts, sql_converter
+from ingest.wire.declared import ValueEncoding, sql_converter
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ from ingest.wire.declared import Texts, sql_converter
     ],
 )
 def test_56_times_and_decimals_have_one_text(family: str, type_: str, sent: str, text: str) -> None:
-    convert = sql_converter(Texts(family=family))(type_)
+    convert = sql_converter(ValueEncoding(family=family))(type_)
     assert convert is not None
     assert convert(sent, []) == text
 
 
 @pytest.mark.parametrize("type_", ["point", "geometry", "enum", "set", "json"])
 def test_what_has_a_text_of_its_own_elsewhere_stays_as_sent(type_: str) -> None:
-    assert sql_converter(Texts(family="postgres", blob="hex", ordinals=True))(type_) is None
+    assert sql_converter(ValueEncoding(family="postgres", blob="hex", ordinals=True))(type_) is None

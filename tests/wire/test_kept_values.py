@@ -10,7 +10,7 @@ from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.declared import Handling, declared_converter
 from ingest.formats.debezium.types import PLAIN, SEMANTIC, read
 from ingest.wire.avro.connect import Field
-from ingest.wire.declared import Convert, Texts, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, sql_converter
 from ingest.wire.kept_values import (
     CIVIL_TEXT,
     DATE_TEXT,
@@ -55,7 +55,7 @@ def converters() -> dict[str, Convert]:
     for family in ("mysql", "postgres", "oracle", "sqlserver"):
         for type_ in DECLARED:
             found[f"{family} {type_}"] = declared_converter(type_, family, Handling())
-            found[f"sql {family} {type_}"] = sql_converter(Texts(family=family))(type_)
+            found[f"sql {family} {type_}"] = sql_converter(ValueEncoding(family=family))(type_)
     found |= {name: read(Field(name=name)).convert for name in SEMANTIC}
     found |= {name: plain.convert for name, plain in PLAIN.items()}
     found["decimal"] = encoded.decimal(4)

@@ -36,7 +36,7 @@ from ingest.wire.contract import (
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
-from ingest.wire.declared import Texts, sql_converter, sql_spark_type
+from ingest.wire.declared import ValueEncoding, sql_converter, sql_spark_type
 from ingest.wire.scalars import Scalar, micros_of, sent_micros_of, text_of
 
 _ROWS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
@@ -94,14 +94,16 @@ def recognise(top: TopLevel) -> bool:
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes one message, of any number of rows."""
     own = options.options
-    texts = Texts(
+    encoding = ValueEncoding(
         family=own["dialect"],
         zone=options.time_zone,
         blob=own["blob_encoding"],
         ordinals=own["enum_encoding"] == "ordinal",
     )
-    spark = sql_spark_type(texts)
-    types = NamedTypes(options, convert=sql_converter(texts), spark=spark, dialect=texts.family)
+    spark = sql_spark_type(encoding)
+    types = NamedTypes(
+        options, convert=sql_converter(encoding), spark=spark, dialect=encoding.family
+    )
     readers = RowReaders(types)
 
     def decode(message: Message) -> Iterator[Event]:

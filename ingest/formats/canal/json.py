@@ -38,7 +38,7 @@ from ingest.wire.contract import (
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_after, refuse_rows
-from ingest.wire.declared import Texts, sql_converter, sql_spark_type
+from ingest.wire.declared import ValueEncoding, sql_converter, sql_spark_type
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -46,7 +46,7 @@ def decoder(options: FormatOptions) -> Decoder:
     own = options.options
     flavours = _readers(options)
     keep_keys = own["handle_key_only"] == "keep"
-    spark = sql_spark_type(Texts(family=own["dialect"]))
+    spark = sql_spark_type(ValueEncoding(family=own["dialect"]))
 
     def decode(message: Message) -> Iterator[Event]:
         warnings: list[str] = []
@@ -102,7 +102,7 @@ def _types(options: FormatOptions, *, with_id: bool) -> NamedTypes:
         )
     if blob == "auto":
         blob = "latin1" if with_id else "base64"
-    texts = Texts(
+    encoding = ValueEncoding(
         family=family,
         zone=zone,
         blob=blob,
@@ -113,10 +113,10 @@ def _types(options: FormatOptions, *, with_id: bool) -> NamedTypes:
     )
     return NamedTypes(
         options,
-        convert=sql_converter(texts),
-        spark=sql_spark_type(texts),
+        convert=sql_converter(encoding),
+        spark=sql_spark_type(encoding),
         dialect=family,
-        latin1=texts.blob == "latin1",
+        latin1=encoding.blob == "latin1",
     )
 
 

@@ -20,7 +20,7 @@ from ingest.formats.debezium.avro_rows import (
 )
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.envelope import Inner, family_of_connector, names_of
-from ingest.formats.debezium.keys import JsonKeys, Texts
+from ingest.formats.debezium.keys import JsonKeys, WriteTexts
 from ingest.formats.debezium.schema import Block, Schemas
 from ingest.memo import Memo
 from ingest.wire.avro.connect import Field, column_namer, connect_field
@@ -119,7 +119,7 @@ def _of_another_language(text: str | bytes) -> str | None:
 class AvroKeys:
     """Message keys framed as the messages are; other keys are read as JSON."""
 
-    def __init__(self, writers: Writers, schemas: Schemas, texts: Texts) -> None:
+    def __init__(self, writers: Writers, schemas: Schemas, texts: WriteTexts) -> None:
         self._writers = writers
         self._schemas = schemas
         self._json = JsonKeys(schemas, texts)

@@ -14,7 +14,7 @@ from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.values import ReadArray, array_reader
 from ingest.values.jsontext import Digits
 from ingest.values.source_types import SourceType, bits_type, parse_type, spark_type
-from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, plain, sql_converter
 from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, INSTANT_TEXT, keeps
 
 _CIVIL = {"datetime", "datetime2", "smalldatetime", "timestamp_ntz", "timestamp"}
@@ -101,7 +101,7 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
         return _instant(handling)
     if type_.name == "time":
         return _time(type_, family, handling)
-    return sql_converter(Texts(family=family))(text)
+    return sql_converter(ValueEncoding(family=family))(text)
 
 
 def declared_array(text: str, family: str, handling: Handling) -> ReadArray | None:

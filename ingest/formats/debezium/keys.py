@@ -16,8 +16,8 @@ from ingest.formats.debezium.unavailable import without_cells
 from ingest.values import jsontext
 from ingest.wire.contract import TableName
 
-Texts = Callable[[dict[str, Any], bytes, Columns, list[str], list[str]], Row]
-"""Image, its raw text, columns, missing, warnings -> canonical texts; see `Rows.texts`."""
+WriteTexts = Callable[[dict[str, Any], bytes, Columns, list[str], list[str]], Row]
+"""Image, its raw text, columns, missing, warnings -> the row as canonical text (`Rows.texts`)."""
 
 
 class Keys(Protocol):
@@ -39,13 +39,13 @@ class _Key(msgspec.Struct, gc=False):
 _KEY = msgspec.json.Decoder(_Key)
 _TABLE = "TableId"
 _ROUTED = {"__dbz__physicalTableIdentifier", "__dbz__sourceIdentifier"}
-_UNREADABLE = (DecodeError, msgspec.MsgspecError, ValueError, RecursionError)
+_UNREADABLE = (DecodeError, *jsontext.UNREADABLE)
 
 
 class JsonKeys:
     """Keys that are JSON objects of columns, with or without Connect's schema."""
 
-    def __init__(self, schemas: Schemas, texts: Texts) -> None:
+    def __init__(self, schemas: Schemas, texts: WriteTexts) -> None:
         self._schemas = schemas
         self._texts = texts
 
@@ -129,5 +129,5 @@ def is_wrapped(raw: bytes | None) -> bool:
         return False
 
 
-MakeKeys = Callable[[Schemas, Texts], Keys]
+MakeKeys = Callable[[Schemas, WriteTexts], Keys]
 """Makes the Keys of one source."""

@@ -13,7 +13,7 @@ from typing import Any
 from ingest.codes import Code
 from ingest.values import canonical
 from ingest.values.source_types import parse_type, spark_type
-from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, plain, sql_converter
 
 _TRUTH = {"1": "true", "0": "false", "TRUE": "true", "FALSE": "false"}
 LOBS = frozenset(
@@ -37,7 +37,7 @@ def oms_spark_type(family: str) -> Callable[[str], str]:
 
 def oms_converter(family: str, zone: str | None) -> Callable[[str], Convert | None]:
     """Type name -> converter of OMS values; zone-less instants are read in `zone`."""
-    by_sql_type = sql_converter(Texts(family=family, zone=zone))
+    by_sql_type = sql_converter(ValueEncoding(family=family, zone=zone))
     spark = oms_spark_type(family)
 
     def convert(source_type: str) -> Convert | None:

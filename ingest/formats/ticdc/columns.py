@@ -17,7 +17,7 @@ from ingest.events import Row, Types
 from ingest.values import canonical
 from ingest.values.source_types import spark_type
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Convert, Texts, sql_converter
+from ingest.wire.declared import Convert, ValueEncoding, sql_converter
 from ingest.wire.typed_rows import TableRows
 
 _BINARY, _PRIMARY, _UNSIGNED = 0x01, 0x08, 0x80
@@ -56,14 +56,14 @@ class OpenRows:
     """Reads rows; remembers what each table's type codes and flags mean."""
 
     def __init__(self, options: FormatOptions) -> None:
-        texts = Texts(zone=options.time_zone, ordinals=True)
-        by_sql_type = sql_converter(texts)
+        encoding = ValueEncoding(zone=options.time_zone, ordinals=True)
+        by_sql_type = sql_converter(encoding)
 
         def convert(source_type: str) -> Convert | None:
             # Nothing says that a BIT without a length is a flag.
             return None if source_type == "bit" else by_sql_type(source_type)
 
-        self._tables = TableRows(options, texts, convert=convert, spark=_spark)
+        self._tables = TableRows(options, encoding, convert=convert, spark=_spark)
 
     def read(
         self, table: TableName, columns: dict[str, Column], warnings: list[str]

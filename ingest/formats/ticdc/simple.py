@@ -39,7 +39,7 @@ from ingest.wire.contract import (
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
-from ingest.wire.declared import Texts
+from ingest.wire.declared import ValueEncoding
 from ingest.wire.event_types import paired
 from ingest.wire.scalars import Scalar, number_of, sent_micros_of, text_of
 from ingest.wire.typed_rows import TableRows, TypedRows
@@ -77,7 +77,7 @@ _ENVELOPE = jsontext.decoder(_Envelope)
 
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes one event a message."""
-    tables = TableRows(options, Texts(zone=options.time_zone, ordinals=True))
+    tables = TableRows(options, ValueEncoding(zone=options.time_zone, ordinals=True))
     keep_keys = options.options["handle_key_only"] == "keep"
 
     def decode(message: Message) -> Iterator[Event]:

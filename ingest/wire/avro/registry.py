@@ -23,7 +23,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.memo import Memo
 
-Texts = tuple[str, ...]
+SchemaTexts = tuple[str, ...]
 """A schema's text, which comes last, behind the texts of the schemas that it refers to."""
 
 _ATTEMPTS = 3
@@ -47,7 +47,7 @@ _MAY_PASS = {408, 425, 429, 500, 502, 503, 504}
 class SchemaSource(Protocol):
     """Where schemas come from."""
 
-    def schema(self, id: int) -> Texts:
+    def schema(self, id: int) -> SchemaTexts:
         """The schema of an id. Raises unknown_schema_id if it cannot be had now."""
 
 
@@ -74,7 +74,7 @@ class SchemaFolder:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
 
-    def schema(self, id: int) -> Texts:
+    def schema(self, id: int) -> SchemaTexts:
         """The text of the file of an id."""
         file = self._folder / f"{id}.avsc"
         try:
@@ -105,7 +105,7 @@ class _Answer(msgspec.Struct):
 
 
 _ANSWER = msgspec.json.Decoder(_Answer)
-_known: Memo[tuple[str, int], Texts] = Memo(most=10_000)
+_known: Memo[tuple[str, int], SchemaTexts] = Memo(most=10_000)
 
 
 class Registry:
@@ -124,7 +124,7 @@ class Registry:
         self._reason = ""
         self._missing: dict[int, float] = {}
 
-    def schema(self, id: int) -> Texts:
+    def schema(self, id: int) -> SchemaTexts:
         """The schema of an id and the schemas that it refers to."""
         found = _known.get((self._url, id))
         if found is not None:

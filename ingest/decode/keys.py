@@ -22,6 +22,7 @@ from ingest.codes import Code
 from ingest.events import Event, Row
 from ingest.identity import digests, signed
 from ingest.names import lowered
+from ingest.values.jsontext import UNREADABLE
 
 _BLANKS = "".join(map(chr, [*range(33), 127]))
 """The characters that Spark ignores around a number."""
@@ -145,7 +146,7 @@ def one_spelling(text: str) -> str:
 def _names(key: bytes) -> tuple[str, ...] | None:
     try:
         found = _OBJECT.decode(key)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except UNREADABLE:
         return None
     wrapped = "schema" in found or found.keys() == {"schemaId", "payload"}
     inner = found.get("payload", found) if wrapped else found

@@ -19,13 +19,12 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats import FORMATS
 from ingest.memo import Memo
-from ingest.values.jsontext import UNREADABLE, check_utf8, excerpt, parse
+from ingest.values.jsontext import UNREADABLE, begins_object, check_utf8, excerpt, parse
 from ingest.wire.contract import Format, Message, TopLevel
 from ingest.wire.unrecognised import advice, advice_on_bytes
 
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NAMES_MOST = 64
-_SPACES = b" \t\r\n\xef\xbb\xbf"
 
 
 class _Watched(Mapping[str, Any]):
@@ -59,7 +58,7 @@ class Recognised(NamedTuple):
     read: object = None
 
 
-class _Known(NamedTuple):
+class _Decision(NamedTuple):
     """What a set of top-level names decides.
 
     `sure`: the formats that recognise any message with these names. `asked`: those that must see
@@ -84,7 +83,7 @@ class Detection:
             for name, format_ in formats.items()
             if format_.recognise_bytes is not None
         )
-        self._memo: Memo[tuple[str, ...], _Known] = Memo(most=4_096)
+        self._memo: Memo[tuple[str, ...], _Decision] = Memo(most=4_096)
 
     def detect(self, top: TopLevel, message: Message) -> str:
         """The one format that recognises a JSON message by its top level.
@@ -94,7 +93,7 @@ class Detection:
         names = tuple(top)
         known = self._memo.get(names)
         if known is None:
-            known = self._learnt(names, top)
+            known = self._decide(names, top)
         if not known.asked and len(known.sure) == 1:
             return known.sure[0]
         found = list(known.sure)
@@ -111,7 +110,7 @@ class Detection:
     def of(self, message: Message) -> Recognised:
         """The one format that recognises a message. Raises as `detect`, and bad_json."""
         value = message.value or b""
-        if value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{"):
+        if begins_object(value):
             try:
                 top, strict = _top(value)
                 return Recognised(self.detect(top, message), top if strict else None)
@@ -127,7 +126,7 @@ class Detection:
         advised = known or "set the source's format"
         raise _refusal(found, message, "bytes that are no JSON object", advised=advised)
 
-    def _learnt(self, names: tuple[str, ...], top: TopLevel) -> _Known:
+    def _decide(self, names: tuple[str, ...], top: TopLevel) -> _Decision:
         sure: list[str] = []
         asked: list[tuple[str, Callable[[TopLevel], bool]]] = []
         for name, recognise in self._json:
@@ -137,7 +136,7 @@ class Detection:
                 asked.append((name, recognise))
             elif answer:
                 sure.append(name)
-        known = _Known(tuple(sure), tuple(asked))
+        known = _Decision(tuple(sure), tuple(asked))
         if len(names) <= _NAMES_MOST:
             self._memo[names] = known
         return known
@@ -156,7 +155,7 @@ def _answer(recognise: Callable[[TopLevel], bool], top: TopLevel) -> bool:
     """A recogniser's answer; a message in which it cannot read a value is not of its format."""
     try:
         return recognise(top)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DecodeError):
+    except (DecodeError, *UNREADABLE):
         return False
 
 
@@ -197,7 +196,7 @@ def advice_on_refused(message: Message, code: Code, name: str) -> str | None:
     if code not in (Code.BAD_JSON, Code.UNKNOWN_OP, Code.BAD_SHAPE):
         return None
     value = message.value or b""
-    if code is Code.BAD_JSON or not value.lstrip(_SPACES).startswith(b"{"):
+    if code is Code.BAD_JSON or not begins_object(value):
         return advice_on_bytes(value, message.headers)
     other = recognised_if_any(message)
     if other is None or other.name == name:

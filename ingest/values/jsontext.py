@@ -54,13 +54,15 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(32)}
 _PLACE = re.compile(r" \(byte (\d+)\)\Z")
 _BOM = b"\xef\xbb\xbf"
+_SPACES = b" \t\r\n" + _BOM
 _NOTHING = (b"", b"null", b"[]")
 _ZERO = b"-0"
 _SPACED, _WHITE = b'": ', (b" ", b"\t", b"\r", b"\n")
 _BEGINNING = 128
 """How many bytes of a message show whether its producer writes white space."""
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
-"""The errors that a decoder of this module raises for bytes that it cannot read."""
+UNREADABLE = (ValueError, RecursionError)
+"""The errors that a decoder of this module raises for bytes that it cannot read; those of msgspec
+and of UTF-8 are ValueErrors."""
 
 
 def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
@@ -101,6 +103,12 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
         raise _no_json(value, _placed(str(error), value)) from None
     warnings.append(Code.LENIENT_JSON.value)
     return result
+
+
+def begins_object(value: bytes) -> bool:
+    """Whether a message begins as a JSON object does, behind any white space and byte order
+    mark."""
+    return value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{")
 
 
 def one_after_the_other(value: bytes) -> list[bytes]:
@@ -244,7 +252,7 @@ def image(
     """
     try:
         columns: dict[str, Any] | None = (_MARKED if marked else _IMAGE_OR_NULL).decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         text = bytes(raw)
         if not text or text.startswith(b"["):
             if text[1:-1].strip():
@@ -338,7 +346,7 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
     if textual:
         try:
             rows = _TEXT_IMAGES.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             textual = False
     if rows is None:
         rows = _row(_IMAGES.decode, text)

@@ -12,7 +12,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.values.jsontext import decoder, parse
+from ingest.values.jsontext import UNREADABLE, decoder, parse
 
 
 def refuse_rows(word: str | None, *images: object) -> None:
@@ -72,7 +72,7 @@ def has_columns(image: object) -> bool:
             return text not in _NOTHING
         try:
             found = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             # Too deep or broken: it is no empty image.
             return True
     if isinstance(found, list):

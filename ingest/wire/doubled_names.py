@@ -17,19 +17,17 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.memo import Memo
-from ingest.values.jsontext import UNREADABLE, compacted, lenient
+from ingest.values.jsontext import UNREADABLE, begins_object, compacted, lenient
 from ingest.wire.contract import TopLevel
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-_SPACES = b" \t\r\n\xef\xbb\xbf"
 _OF_ROWS = frozenset(("payload", "before", "after", "source", "op", "ddl", "data"))
 """Every envelope has at least one of these names; without any of them the top level is a row."""
 _REPEATED = "schema"
 """The member that is the same in most messages of a table, and as large as the rest of them."""
-
-
 _SHOWN = 40
+"""How many characters of a value an error shows."""
 
 
 class _Part(NamedTuple):
@@ -63,7 +61,7 @@ def check_names(
     was read already. A message that is no JSON object raises nothing here: its decoder says what is
     wrong.
     """
-    if not value.startswith(b"{") and not value.lstrip(_SPACES).startswith(b"{"):
+    if not begins_object(value):
         return
     whole = _parts(envelope)
     try:

@@ -90,7 +90,7 @@ class _NoForm(Exception):
 def _read(decode: _Decode, value: bytes) -> Struct | None:
     try:
         envelope: Struct = decode(value)
-    except (msgspec.MsgspecError, *UNREADABLE):
+    except UNREADABLE:
         return None
     return envelope if len(_WRITTEN(envelope)) == len(value) else None
 

@@ -32,7 +32,7 @@ from ingest.formats.debezium.envelope import (
 from ingest.formats.debezium.events import joined_id
 from ingest.formats.debezium.order import order_of
 from ingest.formats.debezium.schema import sized
-from ingest.values.jsontext import decoder, members
+from ingest.values.jsontext import UNREADABLE, decoder, members
 from ingest.values.source_types import quoted_label, spark_type
 from ingest.wire.contract import TableName, TopLevel
 from ingest.wire.contradictions import refuse_rows
@@ -173,7 +173,7 @@ def _is_checkpoint(top: Mapping[str, Any]) -> bool:
         return False
     try:
         return _SOURCE.decode(bytes(top["source"])).connector == "TiCDC"
-    except (msgspec.MsgspecError, ValueError):
+    except UNREADABLE:
         return False
 
 
@@ -250,8 +250,8 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
     if source.file is None and source.lsn is None and source.scn is None:
         # the schema history's own records keep the position in a block of its own
         source = _merged(outer, change.position or change.source)
-    said = change.tableChanges
-    tables = said if isinstance(said, list) else [said] if said is not None else []
+    listed = change.tableChanges
+    tables = listed if isinstance(listed, list) else [listed] if listed is not None else []
     table_change = _of_table(tables, source.table)
     db, schema, table = _names(source, change, table_change)
     word = change.op or (table_change.type if table_change is not None else None)
@@ -295,7 +295,7 @@ def _dialect(connector: str | None, *, db: str | None, schema: str | None) -> st
 def _history(text: str) -> _SchemaChange:
     try:
         return _SCHEMA_CHANGE.decode(text)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise DecodeError(
             Code.BAD_SHAPE, f"expected a schema change in historyRecord, {error}"
         ) from None
@@ -356,7 +356,7 @@ def recognise(top: TopLevel) -> bool:
         if is_key_of_schema_change(inside):
             return b"io.debezium." in bytes(top.get("schema", b""))
         return bool(inside) and _recognised(inside)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except UNREADABLE:
         # a part that was cut out unread may fail, for example because it is not UTF-8
         return False
 

@@ -22,14 +22,13 @@ from ingest.formats.oceanbase.chunks import BUNDLE, joined, runs, unbundled
 from ingest.formats.oceanbase.objects import record_of
 from ingest.formats.oceanbase.record import Record, read
 from ingest.formats.oceanbase.schema import reader_of
+from ingest.values.jsontext import begins_object, parse
 from ingest.values.jsontext import decoder as json_decoder
-from ingest.values.jsontext import parse
 from ingest.wire.avro.framing import confluent, single_object
 from ingest.wire.contract import Message, TopLevel
 
 _CONTAINER = b"Obj\x01"
 _JSON = json_decoder(dict[str, Any])
-_SPACES = b" \t\r\n\xef\xbb\xbf"
 
 
 def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
@@ -56,7 +55,7 @@ def _of(message: Message, value: bytes, ids: frozenset[str]) -> Iterator[Record]
         if name == SCHEMA_HEADER and schema:
             yield _written(schema, value)
             return
-    if value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{"):
+    if begins_object(value):
         warnings: list[str] = []
         yield record_of(parse(value, _JSON.decode, warnings), warnings)
     elif value.startswith(_CONTAINER):

@@ -26,7 +26,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.values.jsontext import excerpt
+from ingest.values.jsontext import UNREADABLE, excerpt
 
 _CONFLUENT = 5
 _LIKELY_IDS = range(1, 2**24)
@@ -116,7 +116,7 @@ def framed_json(data: bytes) -> bytes | None:
         return None
     try:
         msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return body
 

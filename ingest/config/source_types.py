@@ -61,7 +61,6 @@ _WORDS = (
     "character large object",
     "char large object",
     "binary large object",
-    "long varchar",
     "char byte",
     "timestamp with time zone",
     "timestamp with local time zone",

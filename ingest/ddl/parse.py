@@ -24,6 +24,8 @@ __all__ = [
     "Column",
     "Statement",
     "TableName",
+    "changes_rows",
+    "changes_schema",
     "dialect_of",
     "empties",
     "ghost",

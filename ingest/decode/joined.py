@@ -36,8 +36,10 @@ def joined(
     `error` if it does not consist of several objects, and the error of any object that cannot be
     read."""
     textual = name is None or FORMATS[name].recognise is not None
-    parts = one_after_the_other(message.value or b"") if textual else []
-    if error.code is not Code.BAD_JSON or len(parts) < 2:
+    if error.code is not Code.BAD_JSON or not textual:
+        raise error
+    parts = one_after_the_other(message.value or b"")
+    if len(parts) < 2:
         raise error
     keyless = message._replace(key=None)
     events: list[Event] = []

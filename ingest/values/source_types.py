@@ -154,7 +154,7 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
     special = _OF_FAMILY.get((family, name))
     if special is not None:
         return special
-    if name in {"serial"}:
+    if name == "serial":
         return "int" if family in ("postgres", "informix") else "decimal(20,0)"
     if name == "money" and family == "informix":
         return decimal_type((*type_.numbers, *(16, 2)[len(type_.numbers) :]))

@@ -77,7 +77,7 @@ class Envelope(msgspec.Struct, gc=False):
         """Whether NULL stands for large objects that were not logged. OMS writes them so, and sends
         no `id`; InLong sends none either, but has members of its own."""
         own = (self.batchId, self.ddl, self.incremental, self.dataSourceName)
-        return self.id is None and self.oracleType == _NONE and all(each is None for each in own)
+        return self.id is None and not self.oracleType and all(each is None for each in own)
 
     @property
     def is_statement(self) -> bool:

@@ -22,13 +22,14 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
     0; there, `order_key` is its commitTs, and s3 puts deletes first. A source is ordered by one of
     the two (semantics.md, 75).
     """
+    by_commit = options.options["order_key"] == "commit_ts"
     happened = micros_of(envelope.es, warnings, 1000)
     number = envelope.id
     tidb = envelope.tidb
     scn: str | None = None
     if tidb is not None:
         scn = text_of(tidb.commitTs) or text_of(tidb.watermarkTs)
-    if options.options["order_key"] == "commit_ts":
+    if by_commit:
         second = None if scn is None else number_of(scn)
     elif scn is not None:
         second = None
@@ -37,7 +38,6 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
     kind = KIND_OF[op]
     place: tuple[int, ...] | None = None
     if happened is not None and second is not None:
-        by_commit = options.options["order_key"] == "commit_ts"
         place = happened // 1000, *(place_of(second, op) if by_commit else (second,))
     return Event(
         op=op,

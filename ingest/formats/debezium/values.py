@@ -344,7 +344,7 @@ def variable_scale(value: dict[str, Any]) -> str | None:
     data = unpacked(unscaled) if unscaled.__class__ is str else None
     if scale.__class__ is not int or not data:
         return None
-    return canonical.unscaled_text(int.from_bytes(data, "big", signed=True), int(str(scale)))
+    return canonical.unscaled_text(int.from_bytes(data, "big", signed=True), int(scale))
 
 
 def structured(value: dict[str, Any]) -> str | None:

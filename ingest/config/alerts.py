@@ -64,8 +64,8 @@ class Checks(Bounds):
     def of(self, target: str) -> Bounds:
         """The bounds of a target: those of all targets, overruled by the patterns in `tables` that
         match it, of which the last one counts most."""
-        said = {name: getattr(self, name) for name in Bounds.model_fields}
+        bounds_of_all = {name: getattr(self, name) for name in Bounds.model_fields}
         for pattern, bounds in self.tables.items():
             if fnmatch.fnmatchcase(target.lower(), pattern.lower()):
-                said |= {name: getattr(bounds, name) for name in bounds.model_fields_set}
-        return Bounds.model_construct(**said)
+                bounds_of_all |= {name: getattr(bounds, name) for name in bounds.model_fields_set}
+        return Bounds.model_construct(**bounds_of_all)

@@ -43,13 +43,13 @@ class Cadence:
 
     def __str__(self) -> str:
         """As the YAML has it."""
-        said = []
+        parts = []
         if self.seconds is not None:
             unit = max((u for u in _UNITS if self.seconds % _UNITS[u] == 0), key=_UNITS.__getitem__)
-            said.append(_counted(self.seconds // _UNITS[unit], unit))
+            parts.append(_counted(self.seconds // _UNITS[unit], unit))
         if self.events is not None:
-            said.append(_counted(self.events, "event"))
-        return " | ".join(said)
+            parts.append(_counted(self.events, "event"))
+        return " | ".join(parts)
 
     def due_at(self, merged_at: int | None) -> int | None:
         """When a target becomes due that was last merged at `merged_at`, both in microseconds since

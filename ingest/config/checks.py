@@ -266,11 +266,11 @@ def _endless(
     end."""
     format_ = formats.get(source.format)
     if part.publish == "transaction" and format_ is not None and not format_.ends:
-        told = ", ".join(name for name, other in formats.items() if other.ends)
+        able = ", ".join(name for name, other in formats.items() if other.ends)
         text = (
             f"`publish`: expected event for the source {source.name}, got `transaction`: messages "
             f"of the format {source.format} do not tell where a transaction ends, so gold would "
-            f"wait for ever for each that they name; those of {told} may"
+            f"wait for ever for each that they name; those of {able} may"
         )
         yield Mistake(document.file, document.line(("publish",)), text)
 

@@ -53,7 +53,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         if source.order in ("auto", pinned.order if pinned is not None else None):
             named["order"] = None
         columns = {table: dict(types) for table, types in source.columns.items()}
-        return cls(**named, options=_telling(source), columns=columns)
+        return cls(**named, options=_own_options(source), columns=columns)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Declaration:
@@ -92,7 +92,7 @@ def _types(declared: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): "".join(type_.lower().split()) for name, type_ in declared.items()}
 
 
-def _telling(source: Source) -> dict[str, Any]:
+def _own_options(source: Source) -> dict[str, Any]:
     """The options that differ from their defaults and that a value may depend on."""
     names = [source.format] if source.format != "auto" else list(FORMATS)
     found: dict[str, Any] = {}

@@ -45,14 +45,14 @@ class ConfigModel(BaseModel):
         broken: list[InitErrorDetails] = []
         if isinstance(given, dict):
             for place, text in cls.rules(given):
-                broken.append({"type": said(text), "loc": place, "input": None})
+                broken.append({"type": rule_error(text), "loc": place, "input": None})
         try:
             checked = check(given)
         except ValidationError as error:
             for found in error.errors(include_url=False):
                 kind: str | PydanticCustomError = found["type"]
                 if kind in ("value_error", "rule"):
-                    kind = said(found["msg"].removeprefix("Value error, "))
+                    kind = rule_error(found["msg"].removeprefix("Value error, "))
                 broken.append(
                     {
                         "type": kind,
@@ -66,7 +66,7 @@ class ConfigModel(BaseModel):
         return checked
 
 
-def said(text: str) -> PydanticCustomError:
+def rule_error(text: str) -> PydanticCustomError:
     """An error whose message is `text`, braces and all."""
     return PydanticCustomError("rule", "{text}", {"text": text})
 

@@ -200,9 +200,9 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[M
         group = variable.split("__")[0] + "__"
         siblings = [name for name in VARIABLES if name.startswith(group)]
         if near or siblings:
-            said = f"nearest: {near[0]}" if near else f"expected {listed(siblings)}"
+            hint = f"nearest: {near[0]}" if near else f"expected {listed(siblings)}"
             where = f"environment variable {variable}"
-            mistakes.append(Mistake(where, None, f"is not a setting; {said}"))
+            mistakes.append(Mistake(where, None, f"is not a setting; {hint}"))
     return _nested(given) if given else {}, mistakes
 
 

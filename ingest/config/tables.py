@@ -46,7 +46,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-Said = TypeVar("Said")
+Options = TypeVar("Options")
 ScdType = Literal[1, 2, "append"]
 """What a table keeps, as the YAML has it; `ingest.config.modes` says what each comes to."""
 
@@ -151,7 +151,7 @@ class Tables(ConfigModel):
                 continue
             for place, text, other in conflicts(_merged(defaults, entry)):
                 # A mistake of the defaults alone is reported once, at the defaults.
-                if _is_said(place, entry):
+                if _is_own(place, entry):
                     yield ("tables", i, *place), text
                 elif (place, text) not in at_defaults and other in entry:
                     yield ("tables", i, other), text
@@ -159,11 +159,13 @@ class Tables(ConfigModel):
             yield from _apart(defaults, entries if isinstance(entries, list) else ())
 
 
-def with_defaults(defaults: Mapping[str, Said], entry: Mapping[str, Said]) -> dict[str, Said]:
+def with_defaults(
+    defaults: Mapping[str, Options], entry: Mapping[str, Options]
+) -> dict[str, Options]:
     """What the defaults and an entry say about columns; names are matched without case, and the
     entry wins."""
     named = {name.lower() for name in entry}
-    return {**{name: said for name, said in defaults.items() if name.lower() not in named}, **entry}
+    return {**{n: options for n, options in defaults.items() if n.lower() not in named}, **entry}
 
 
 def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +177,7 @@ def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, 
     return both
 
 
-def _is_said(place: tuple[str | int, ...], entry: Mapping[str, Any]) -> bool:
+def _is_own(place: tuple[str | int, ...], entry: Mapping[str, Any]) -> bool:
     """Whether the value at `place` is the entry's own."""
     own = entry.get(str(place[0]))
     return place[0] in entry and (place[0] != "columns" or place[1] in (own or {}))

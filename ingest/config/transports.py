@@ -198,8 +198,8 @@ class Kafka(ConfigModel):
             yield from _offsets_of_others(_json_value(text), read, "topics")
         options = given.get("options")
         options = options if isinstance(options, dict) else {}
-        for place, said in broken_options(options):
-            yield ("options", *place), said
+        for place, text in broken_options(options):
+            yield ("options", *place), text
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
@@ -215,9 +215,9 @@ class Kafka(ConfigModel):
 
 def _flag(value: Any) -> bool:
     """The two words of YAML 1.2, also as a variable gives them."""
-    said = str(value).lower()
-    if isinstance(value, bool | str) and said in ("true", "false"):
-        return said == "true"
+    word = str(value).lower()
+    if isinstance(value, bool | str) and word in ("true", "false"):
+        return word == "true"
     raise ValueError(f"expected true or false, got {shown(value)}")
 
 

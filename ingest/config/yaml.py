@@ -121,7 +121,7 @@ def parse(
     except yaml.MarkedYAMLError as error:
         if error.problem == _NO_CHARACTER and (whole := _PAIR.sub(_paired, text)) != text:
             return parse(file, whole, environ=environ, scopes=scopes)
-        return _unreadable(file, *_said(error, text.splitlines() or [""]))
+        return _unreadable(file, *_sentence(error, text.splitlines() or [""]))
     reader = _Reader(file, environ, scopes)
     value = reader.value(node, ()) if node is not None else None
     return Document(file, value, reader.lines, frozenset(reader.unresolved)), reader.mistakes
@@ -133,7 +133,7 @@ def _paired(found: re.Match[str]) -> str:
     return found["before"] + chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
 
 
-def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, str]:
+def _sentence(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, str]:
     """The line of what the parser met, and the sentence about it."""
     mark, begun = error.problem_mark or error.context_mark, error.context_mark
     if mark is None:
@@ -165,8 +165,8 @@ def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, st
         hint = "a value with quotes in it must stand in quotes itself"
     else:
         hint = _QUOTE_IT if _SPECIAL.search(line) or met in tuple("{[") else ""
-    said = " ".join(part for part in (context, error.problem) if part)
-    return number, f"not YAML: {said}" + (f"; {hint}" if hint else "")
+    problem = " ".join(part for part in (context, error.problem) if part)
+    return number, f"not YAML: {problem}" + (f"; {hint}" if hint else "")
 
 
 def names_a_secret(place: Place) -> bool:
@@ -255,8 +255,8 @@ class _Reader:
     def value(self, node: Any, place: Place) -> Any:
         if not node.tag.startswith("tag:yaml.org,2002:"):
             tag = "a tag, not shown here" if names_a_secret(place) else f"the tag `{node.tag}`"
-            said = f"expected a plain value, got {tag}; a value that begins with ! must stand in"
-            self._wrong(node, f"{said} quotes", place)
+            wanted = f"expected a plain value, got {tag}; a value that begins with ! must stand in"
+            self._wrong(node, f"{wanted} quotes", place)
             return None
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, place)

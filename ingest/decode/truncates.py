@@ -37,7 +37,7 @@ _DIALECTS = ("mysql", "postgres")
 database."""
 
 
-class _Said(NamedTuple):
+class _Effect(NamedTuple):
     """What a statement does: the tables that it empties, and whether it changes others."""
 
     tables: tuple[TableName, ...]
@@ -91,19 +91,19 @@ def truncated_tables(event: Event, *, default: str | None) -> list[Event]:
             return [_named(event, default)]
         if _is_of_its_message(sql, event):
             return [event]
-        said = _said(sql, event)
-        if said is None:
+        effect = _effect_of(sql, event)
+        if effect is None:
             raise DecodeError(
                 Code.BAD_SHAPE,
                 f"expected a TRUNCATE that says which tables it empties, got {sql[:80]!r}",
             )
         # The change stands first: the ledger knows both by one id, and enters the first.
-        rest = [_as_change(event)] if said.more or not said.tables else []
-        return [*rest, *(_of(event, table) for table in said.tables)]
+        rest = [_as_change(event)] if effect.more or not effect.tables else []
+        return [*rest, *(_of(event, table) for table in effect.tables)]
     if event.op != "ddl" or sql is None or _WORD.search(sql) is None:
         return [event]
-    said = _said(sql, event)
-    return [event, *(_of(event, table) for table in said.tables)] if said else [event]
+    effect = _effect_of(sql, event)
+    return [event, *(_of(event, table) for table in effect.tables)] if effect else [event]
 
 
 def _named(event: Event, default: str | None) -> Event:
@@ -134,7 +134,7 @@ def _same(written: str, known: str | None) -> bool:
     return known is not None and written.strip('`"').lower() == known.lower()
 
 
-def _said(sql: str, event: Event) -> _Said | None:
+def _effect_of(sql: str, event: Event) -> _Effect | None:
     """What the text does; None if a statement of it cannot be read."""
     place = TableName(event.db, event.schema, event.table)
     first = event.dialect or guess_dialect(sql, db=event.db, schema=event.schema)
@@ -149,7 +149,7 @@ def _said(sql: str, event: Event) -> _Said | None:
             continue
         tables = dict.fromkeys(clause.table for clause in clauses if clause.kind == "truncate")
         more = any(clause.kind not in ("truncate", "other") for clause in clauses)
-        return _Said(tuple(tables), more)
+        return _Effect(tuple(tables), more)
     return None
 
 

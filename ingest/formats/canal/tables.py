@@ -145,10 +145,10 @@ class Tables:
         rows = text_rows(images, [one.row for one in group], reader.readings(table.columns))
         if rows.odd:
             group = [one for one in group if one.row not in rows.odd]
-        said = _varying_of(group, self._options)
+        differing = _varying_of(group, self._options)
         details = _ChangeDetails(table, reader, rows)
         found: list[_Change] = []
-        for number, (sent, warnings) in enumerate(zip(group, said.warnings, strict=True)):
+        for number, (sent, warnings) in enumerate(zip(group, differing.warnings, strict=True)):
             if warnings is None:
                 continue
             row, deleted = rows.rows[sent.row], sent.op == "delete"
@@ -161,11 +161,12 @@ class Tables:
             elif sent.op == "update":
                 word = details.without_old(word, warnings)
             found.append(_Change(number, sent.at, word, before, None if deleted else row))
-        return _table_changes(table, said, found, types=reader.types)
+        return _table_changes(table, differing, found, types=reader.types)
 
 
 class _Change(msgspec.Struct, gc=False):
-    """A change with its rows, and how complete these are; `number`: its place in what is said."""
+    """A change with its rows, and how complete these are; `number`: its place among those whose
+    fields differ."""
 
     number: int
     at: int
@@ -175,13 +176,13 @@ class _Change(msgspec.Struct, gc=False):
 
 
 def _table_changes(
-    table: _Table, said: Varying, found: list[_Change], *, types: Types | None
+    table: _Table, differing: Varying, found: list[_Change], *, types: Types | None
 ) -> list[Changes]:
     """The changes of a table that are read by column."""
     if not found:
         return []
     fields = {
-        **said.of([one.number for one in found]),
+        **differing.of([one.number for one in found]),
         "before_image": [None if one.before is None else one.word for one in found],
         "after_image": [None if one.after is None else one.word for one in found],
     }

@@ -173,14 +173,14 @@ def _changes(
     rows = text_rows(images, places, table.rows.readings(columns))
     if rows.odd:
         group = [o for o in group if o.before not in rows.odd and o.after not in rows.odd]
-    said = _varying_of(group, table)
-    numbers = [at for at, warnings in enumerate(said.warnings) if warnings is not None]
+    differing = _varying_of(group, table)
+    numbers = [at for at, warnings in enumerate(differing.warnings) if warnings is not None]
     if not numbers:
         return []
     group = [group[at] for at in numbers]
     shape = table.rows.shape(columns)
     fields = {
-        **said.of(numbers),
+        **differing.of(numbers),
         "before_image": [None if sent.before is None else shape.word for sent in group],
         "after_image": [None if sent.after is None else shape.word for sent in group],
     }

@@ -32,9 +32,9 @@ from ingest.formats.debezium.envelope import (
 )
 from ingest.formats.debezium.events import (
     heading_of,
+    op_of_images,
     operation_of,
     plain_event,
-    told_by_images,
 )
 from ingest.formats.debezium.flattened import OPERATION, Flattened
 from ingest.formats.debezium.mongodb import document_event
@@ -114,7 +114,7 @@ class _DebeziumAvro:
         value = message.value or b""
         inner, before, after, names, columns = writer.change(value, start, warnings)
         if writer.unnamed:
-            inner.op = told_by_images(before=before is not None, after=after is not None)
+            inner.op = op_of_images(before=before is not None, after=after is not None)
         heading = heading_of(inner, message.topic, names=names, warnings=warnings)
         if writer.unnamed:
             heading = heading._replace(op_raw=None)

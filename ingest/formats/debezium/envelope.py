@@ -213,8 +213,8 @@ class Outer(Inner, gc=False):
     payload: Inner | UnsetType | None = UNSET
 
 
-_ATTRIBUTE = "iodebezium"
-_ATTRIBUTES = {name.replace("_", ""): name for name in Source.__struct_fields__}
+_ATTRIBUTE_PREFIX = "iodebezium"
+_FIELD_OF_ATTRIBUTE = {name.replace("_", ""): name for name in Source.__struct_fields__}
 _IMAGES = ("before", "after", "updateDescription", "filter", "patch")
 
 
@@ -224,25 +224,29 @@ def of_cloud_event(top: Mapping[str, Raw]) -> bytes | None:
 
     Source: https://debezium.io/documentation/reference/3.6/integrations/cloudevents.html
     """
-    told = {
-        name.removeprefix(_ATTRIBUTE): raw
+    attributes = {
+        name.removeprefix(_ATTRIBUTE_PREFIX): raw
         for name, raw in top.items()
-        if name.startswith(_ATTRIBUTE)
+        if name.startswith(_ATTRIBUTE_PREFIX)
     }
     data = bytes(top.get("data", b""))
-    if "op" not in told or data[:1] != b"{":
+    if "op" not in attributes or data[:1] != b"{":
         return None
     images = members(data)
     schema = images.get("schema") if images.keys() == {"schema", "payload"} else None
     if schema is not None:
         images = members(bytes(images["payload"]))
     payload: dict[str, Any] = {name: images[name] for name in _IMAGES if name in images}
-    payload["op"] = told["op"]
-    payload["source"] = {_ATTRIBUTES[at]: raw for at, raw in told.items() if at in _ATTRIBUTES}
-    if "txid" in told:
-        payload["transaction"] = {"id": told["txid"]}
-    spelt = payload if schema is None else {"schema": schema, "payload": payload}
-    return msgspec.json.encode(spelt)
+    payload["op"] = attributes["op"]
+    payload["source"] = {
+        _FIELD_OF_ATTRIBUTE[name]: raw
+        for name, raw in attributes.items()
+        if name in _FIELD_OF_ATTRIBUTE
+    }
+    if "txid" in attributes:
+        payload["transaction"] = {"id": attributes["txid"]}
+    envelope = payload if schema is None else {"schema": schema, "payload": payload}
+    return msgspec.json.encode(envelope)
 
 
 OPS = {
@@ -387,11 +391,11 @@ def _micros_before_0_10(source: Source) -> int | None:
     return whole(source.ts_usec) if seconds is None else seconds * 1_000_000
 
 
-def plain_times(told: Sequence[Source | Inner]) -> list[int] | None:
+def plain_times(blocks: Sequence[Source | Inner]) -> list[int] | None:
     """`micros` of many, and `sent_micros`, if all are whole numbers as connectors send them; None
     if each must be read by itself."""
-    us: list[Any] = [one.ts_us for one in told]
-    ms: list[Any] = [one.ts_ms for one in told]
+    us: list[Any] = [block.ts_us for block in blocks]
+    ms: list[Any] = [block.ts_ms for block in blocks]
     if _WHOLE.issuperset(map(type, us)):
         return us if us and 0 < min(us) and max(us) <= canonical.LATEST else None
     if not _WHOLE.issuperset(map(type, ms)) or us.count(None) < len(us):

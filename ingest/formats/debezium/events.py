@@ -73,7 +73,7 @@ def operation_of(inner: Inner) -> str:
     return op
 
 
-def told_by_images(*, before: bool, after: bool) -> str:
+def op_of_images(*, before: bool, after: bool) -> str:
     """The operation of an envelope that names none, as Materialize's sinks write it: it follows
     from the rows that are there.
 

@@ -104,9 +104,9 @@ class Flattened:
         inside, process = self._envelope(image, message)
         word, deleted = inside.get("op"), inside.get("deleted")
         op = self._operation(word, deleted)
-        said = str(word) if word is not None else None
+        op_raw = str(word) if word is not None else None
         heading = self._heading(
-            op, said, inside, process=process, message=message, warnings=warnings
+            op, op_raw, inside, process=process, message=message, warnings=warnings
         )
         if op == "truncate":
             refuse_rows(str(word), image)
@@ -156,19 +156,19 @@ class Flattened:
         """A null value: the delete of the message key's row, if the headers say so, and always with
         `tombstone: delete`. Raises empty_value if no key names the row."""
         inside, process = self._envelope({}, message)
-        told = OPS.get(str(inside.get("op"))) == "delete"
-        if not (self._deletes or told):
+        by_header = OPS.get(str(inside.get("op"))) == "delete"
+        if not (self._deletes or by_header):
             return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
         if not message.key:
-            why = "its headers say so" if told else "options.tombstone is delete"
+            why = "its headers say so" if by_header else "options.tombstone is delete"
             raise DecodeError(
                 Code.EMPTY_VALUE,
                 f"expected the key of the row that a message without a value deletes ({why}), got "
                 "none",
             )
-        said = str(inside["op"]) if told else "tombstone"
+        op_raw = str(inside["op"]) if by_header else "tombstone"
         heading = self._heading(
-            "delete", said, inside, process=process, message=message, warnings=warnings
+            "delete", op_raw, inside, process=process, message=message, warnings=warnings
         )
         return self._rows.change(
             heading,
@@ -219,13 +219,13 @@ class Flattened:
         inside: dict[str, Any] = {}
         process: dict[str, Any] = {}
         fields = {
-            word: _said(value)
+            word: _header_value(value)
             for name, value in message.headers or ()
             if name.startswith(_HEADER) and _is_envelope(word := name.removeprefix(_HEADER))
         }
         for name in list(image):
-            if (told := self._word(name)) is not None:
-                fields[told] = image.pop(name)
+            if (field := self._word(name)) is not None:
+                fields[field] = image.pop(name)
         for word, value in fields.items():
             if word in _SENT:
                 process[word] = value
@@ -241,11 +241,11 @@ class Flattened:
         places = self._places
         if "/" in message.topic or len(parts) <= len(places):
             places = ()
-        said = dict(zip(places, parts[len(parts) - len(places) :], strict=True))
+        by_topic = dict(zip(places, parts[len(parts) - len(places) :], strict=True))
         return (
-            source.db or said.get("db"),
-            source.schema or said.get("schema"),
-            source.table or source.collection or said.get("table"),
+            source.db or by_topic.get("db"),
+            source.schema or by_topic.get("schema"),
+            source.table or source.collection or by_topic.get("table"),
         )
 
 
@@ -253,8 +253,8 @@ def _is_envelope(word: str) -> bool:
     return word.removeprefix("source_") in _META or word in _TRANSACTION
 
 
-def _said(header: bytes | None) -> Any:
-    """What a header says: text as Connect's own converter writes it, or JSON, with its schema or
+def _header_value(header: bytes | None) -> Any:
+    """The value of a header: text as Connect's own converter writes it, or JSON, with its schema or
     without. Source: https://kafka.apache.org/40/javadoc/org/apache/kafka/connect/storage/SimpleHeaderConverter.html
     """
     if header is None:
@@ -263,10 +263,10 @@ def _said(header: bytes | None) -> Any:
     if text[:1] not in ("{", '"'):
         return None if text == "null" else text
     try:
-        said = msgspec.json.decode(header)
+        value = msgspec.json.decode(header)
     except jsontext.UNREADABLE:
         return text
-    return said.get("payload") if isinstance(said, dict) else said
+    return value.get("payload") if isinstance(value, dict) else value
 
 
 def _truth(deleted: Any) -> bool:

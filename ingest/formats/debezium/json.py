@@ -29,7 +29,7 @@ from ingest.formats.debezium.envelope import (
     refuse_named_types,
     wraps_payload,
 )
-from ingest.formats.debezium.events import heading_of, plain_event, told_by_images
+from ingest.formats.debezium.events import heading_of, op_of_images, plain_event
 from ingest.formats.debezium.flattened import OPERATION, TOPIC_NAMES, Flattened
 from ingest.formats.debezium.keys import is_wrapped
 from ingest.formats.debezium.mongodb import document_event
@@ -215,20 +215,20 @@ class _Debezium:
         if _IMAGES <= top.keys() <= _OF_MATERIALIZE:
             inner = _INNER.decode(value)
             there = [bytes(image) != b"null" for image in (inner.before, inner.after)]
-            inner.op = told_by_images(before=there[0], after=there[1])
+            inner.op = op_of_images(before=there[0], after=there[1])
             event = self._row(inner, block, message=message, warnings=warnings)
             event.op_raw = None
             return event
-        told = advice_on_row(top, message.headers)
+        advice = advice_on_row(top, message.headers)
         if unfit is not None:
             refuse_named_types(value)
             text = f"{unfit}; got {jsontext.excerpt(value)}"
-            raise DecodeError(Code.BAD_SHAPE, text if told is None else f"{text}; {told}")
+            raise DecodeError(Code.BAD_SHAPE, text if advice is None else f"{text}; {advice}")
         raise DecodeError(
             Code.UNKNOWN_OP,
             "expected op with before, after or source, or a message Debezium is known to send, "
             f"got {jsontext.excerpt(value)}; "
-            f"{told or 'rows without an envelope need flattened: true'}",
+            f"{advice or 'rows without an envelope need flattened: true'}",
         )
 
     def _cloud_event(

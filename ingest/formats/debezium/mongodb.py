@@ -153,12 +153,12 @@ def _changed(raw: msgspec.Raw, warnings: list[str], *, whole: bool) -> Row:
     text = bytes(raw)
     if not text or text == b"null":
         return {}
-    said = _DESCRIPTION.decode(text)
-    removed = said.removedFields or []
+    description = _DESCRIPTION.decode(text)
+    removed = description.removedFields or []
     if whole:
         return {name: None for name in removed if "." not in name}
-    changed = document(said.updatedFields, warnings) or {}
-    if said.truncatedArrays or any("." in name for name in (*removed, *changed)):
+    changed = document(description.updatedFields, warnings) or {}
+    if description.truncatedArrays or any("." in name for name in (*removed, *changed)):
         raise DecodeError(
             Code.UNSUPPORTED,
             "expected whole columns in updateDescription, got a part of one: "
@@ -178,23 +178,23 @@ def _patched(raw: msgspec.Raw, key: Row | None, warnings: list[str]) -> tuple[Ro
     if not text or text == b"null":
         return None, {}
     try:
-        said = _MEMBERS.decode(_json(_TEXT.decode(text)))
-        version = said.pop("$v", None)
+        patch = _MEMBERS.decode(_json(_TEXT.decode(text)))
+        version = patch.pop("$v", None)
         of_set: tuple[str, ...] = ("$set",)
         unset = "$unset"
-        if version is not None and said.keys() == {"diff"}:
-            said, of_set, unset = _MEMBERS.decode(said["diff"]), ("u", "i"), "d"
+        if version is not None and patch.keys() == {"diff"}:
+            patch, of_set, unset = _MEMBERS.decode(patch["diff"]), ("u", "i"), "d"
     except msgspec.MsgspecError as error:
         raise DecodeError(
             Code.BAD_SHAPE, f"expected an update of extended JSON as text in patch, {error}"
         ) from None
-    if said and of_set == ("$set",) and not any(name.startswith("$") for name in said):
-        return {**(key or {}), **(_row(msgspec.json.encode(said), warnings) or {})}, {}
+    if patch and of_set == ("$set",) and not any(name.startswith("$") for name in patch):
+        return {**(key or {}), **(_row(msgspec.json.encode(patch), warnings) or {})}, {}
     changed: Row = {}
     for name in of_set:
-        changed.update(_row(bytes(said.pop(name, b"")), warnings) or {})
-    changed.update(dict.fromkeys(_row(bytes(said.pop(unset, b"")), warnings) or {}))
-    if said or any("." in name for name in changed):
+        changed.update(_row(bytes(patch.pop(name, b"")), warnings) or {})
+    changed.update(dict.fromkeys(_row(bytes(patch.pop(unset, b"")), warnings) or {}))
+    if patch or any("." in name for name in changed):
         raise DecodeError(
             Code.UNSUPPORTED,
             "expected whole columns in patch, got a part of one: use a connector from 2.0 on, with "

@@ -206,28 +206,28 @@ class Schemas:
         self, name: str, field: Field, reading: Reading, *, declared: str | None, family: str
     ) -> tuple[ColumnType, Convert | None]:
         native = _native(field.parameters) or field.tidb_type
-        said = declared or native
+        source_type = declared or native
         semantic, spark, convert = reading.name, reading.spark, reading.convert
-        if semantic is None and said is not None:
-            wanted = declared_type(said, family)
+        if semantic is None and source_type is not None:
+            wanted = declared_type(source_type, family)
             by_type = field.type in ("int64", "string", "double", "float", "float64")
             by_type = by_type and wanted.startswith(("decimal", "binary"))
-            by_type = by_type or (field.type == "string" and is_decimal(said))
+            by_type = by_type or (field.type == "string" and is_decimal(source_type))
             if declared is not None or by_type:
                 handling = self._handling
                 if field.type == "string":
                     # Connect packs into bytes alone: digits in a string are the number itself
                     handling = handling._replace(decimals="string", unsigned="long")
-                spark, convert = wanted, declared_converter(said, family, handling)
-                told = declared is not None or field.tidb_type is not None
-                if wanted == "binary" and not told and handling.binary == "bytes":
+                spark, convert = wanted, declared_converter(source_type, family, handling)
+                sure = declared is not None or field.tidb_type is not None
+                if wanted == "binary" and not sure and handling.binary == "bytes":
                     convert = binary_in_text
                 if field.type == "boolean" and declared is None:
                     spark, convert = PLAIN["boolean"].spark, PLAIN["boolean"].convert
-        elif said is not None and (declared is not None or spark == "string"):
+        elif source_type is not None and (declared is not None or spark == "string"):
             # a decimal without its precision, say: the source's own type knows it
-            spark = declared_type(said, family)
-        return ColumnType(name, said or semantic or field.type, spark), convert
+            spark = declared_type(source_type, family)
+        return ColumnType(name, source_type or semantic or field.type, spark), convert
 
 
 _SMALL_NUMBERS = {"oracle", "postgres"}

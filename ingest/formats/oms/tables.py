@@ -152,16 +152,18 @@ def _changes(
         return []
     places = [at for one in group for at in (one.before, one.after) if at is not None]
     rows = text_rows(images, places, table.rows.readings(table.columns))
-    said = _varying_of(group, options)
+    differing = _varying_of(group, options)
     losses = _losses(table, group, rows, keys=keys)
     groups: dict[tuple[int, ...], list[int]] = {}
-    for at, (sent, warnings, lost) in enumerate(zip(group, said.warnings, losses, strict=True)):
+    for at, (sent, warnings, lost) in enumerate(
+        zip(group, differing.warnings, losses, strict=True)
+    ):
         if warnings is None or sent.before in rows.odd or sent.after in rows.odd:
             continue
         if len(lost) < len(table.columns):
             groups.setdefault(lost, []).append(at)
     return [
-        _with_losses(table, [group[at] for at in kept], rows, fields=said.of(kept), lost=lost)
+        _with_losses(table, [group[at] for at in kept], rows, fields=differing.of(kept), lost=lost)
         for lost, kept in groups.items()
     ]
 

@@ -115,12 +115,12 @@ def column_namer(mode: str) -> Callable[[AvroField], str]:
         return lambda field: unescaped(field.name)
     if mode == "avro":
         return lambda field: str(
-            _parameters(present(field.type).props).get(_SOURCE_NAME, _said(field))
+            _parameters(present(field.type).props).get(_SOURCE_NAME, _sent_name(field))
         )
-    return _said
+    return _sent_name
 
 
-def _said(field: AvroField) -> str:
+def _sent_name(field: AvroField) -> str:
     return str(field.props.get("connect.field", field.name))
 
 

@@ -10,7 +10,8 @@ import re
 from functools import lru_cache
 
 MASK = "***"
-_QUOTED = r"""N?(?:'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|0x[0-9a-fA-F]++)"""
+# A text that nothing closes goes on to the end: its statement was cut off, and so is a password.
+_QUOTED = r"""N?(?:'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|"(?:[^"\\]|\\.|"")*+(?:"|\\?\Z)|0x[0-9a-fA-F]++)"""
 # White space and comments; one that nothing closes goes on to the end.
 _GAP = r"(?>\s|/\*(?!M?!).*?(?:\*/|\Z)|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
 _OF_TABLES = re.compile(
@@ -30,10 +31,10 @@ _PASSWORD = re.compile(
 
 
 # Of a federated table (MySQL) or a subscription (PostgreSQL). Other quoted texts are passed over,
-# so that none is looked into; one that never ends is the rest.
+# so that none is looked into.
 _CONNECTION = re.compile(
     rf"(\bCONNECTION\s*+=\s*+){_QUOTED}|(\bSUBSCRIPTION\s++\S++\s++CONNECTION\s++){_QUOTED}"
-    rf"|{_QUOTED}|['\"].*+",
+    rf"|{_QUOTED}",
     re.IGNORECASE | re.DOTALL,
 )
 _LOGIN = re.compile(r"(?<=://)[^\s/@':]*+:[^\s/@']++(?=@)")

@@ -27,6 +27,10 @@ from ingest.ddl.secrets import masked
         ("CREATE CREDENTIAL c WITH IDENTITY = 'bo', SECRET = 'h0rse'", None),
         ("CREATE TABLE t (id int) ENGINE=FEDERATED CONNECTION='mysql://bo:h0rse@db/s/t'", None),
         ("CREATE SUBSCRIPTION s CONNECTION 'host=db password=h0rse' PUBLICATION p", None),
+        # cut off
+        ("ALTER ROLE bo PASSWORD 'h0rse", None),
+        ("ALTER ROLE bo PASSWORD 'h0rse\\", None),
+        ("CREATE SUBSCRIPTION s CONNECTION 'host=db password=h0rse", None),
         ("CREATE USER MAPPING FOR bo SERVER s OPTIONS (user 'bo', password 'h0rse')", None),
     ],
 )
@@ -77,6 +81,7 @@ def test_a_long_statement_is_read_once() -> None:
     masked("CREATE TABLE t CONNECTION=" + "'\\'\"" * 200_000)
     masked("GRANT x " + "PASSWORD FOR " * 40_000 + "'")
     masked("SET PASSWORD FOR " + "a" * 500_000)
+    masked("ALTER USER a " + "PASSWORD FOR \\'" * 40_000)
     masked("CREATE " * 100_000)
     masked("/*" * 200_000)
     masked("/**/" * 100_000 + "ALTER " + "/**/" * 100_000)

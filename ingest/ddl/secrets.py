@@ -11,7 +11,9 @@ from functools import lru_cache
 
 MASK = "***"
 # A text that nothing closes goes on to the end: its statement was cut off, and so is a password.
-_QUOTED = r"""N?(?:'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|"(?:[^"\\]|\\.|"")*+(?:"|\\?\Z)|0x[0-9a-fA-F]++)"""
+_QUOTED = (
+    r"""N?(?:'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|"(?:[^"\\]|\\.|"")*+(?:"|\\?\Z)|0x[0-9a-fA-F]++)"""
+)
 # White space and comments; one that nothing closes goes on to the end.
 _GAP = r"(?>\s|/\*(?!M?!).*?(?:\*/|\Z)|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
 _OF_TABLES = re.compile(

@@ -11,7 +11,6 @@ https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type (Debezium 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -34,7 +33,7 @@ from ingest.formats.debezium.flattened import OPERATION, TOPIC_NAMES, Flattened
 from ingest.formats.debezium.keys import is_wrapped
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NEW_KEY, NO_IMAGE, OLD_KEY, Rows
-from ingest.formats.debezium.schema import Block
+from ingest.formats.debezium.schema import OPENING, Block, Opening
 from ingest.formats.debezium.tables import Tables
 from ingest.formats.debezium.topics import (
     alters,
@@ -63,17 +62,8 @@ from ingest.wire.unrecognised import advice_on_row
 _OUTER, _INNER = msgspec.json.Decoder(Outer), msgspec.json.Decoder(Inner)
 _IMAGES = {"before", "after"}
 _OF_MATERIALIZE = _IMAGES | {"transaction"}
-_START = b'{"schema":'
 _ALTERS = "a"
 """CloudCanal's op of a schema change."""
-
-
-class _Opening(NamedTuple):
-    """How the messages of a topic begin: `{"schema":…` up to the payload, and what that schema
-    says."""
-
-    text: bytes
-    block: Block
 
 
 class _Debezium:
@@ -82,7 +72,7 @@ class _Debezium:
     def __init__(self, options: FormatOptions) -> None:
         self._rows = Rows(options)
         self._flattened = Flattened(options, self._rows)
-        self._openings: Memo[str, _Opening] = Memo(most=1_000)
+        self._openings: Memo[str, Opening] = Memo(most=1_000)
 
     def decode(self, message: Message) -> Iterator[Event]:
         """The event of one message. Raises DecodeError for a message that is none of Debezium's."""
@@ -154,8 +144,8 @@ class _Debezium:
     def _block(self, outer: Outer, value: bytes, message: Message) -> Block:
         raw = bytes(outer.schema)
         block = self._rows.schemas.block(raw)
-        if block.fields and value.startswith(_START) and value.startswith(raw, len(_START)):
-            self._openings[message.topic] = _Opening(_START + raw, block)
+        if block.fields and value.startswith(OPENING) and value.startswith(raw, len(OPENING)):
+            self._openings[message.topic] = Opening(OPENING + raw, block)
         return block
 
     def _row(self, inner: Inner, block: Block, *, message: Message, warnings: list[str]) -> Event:

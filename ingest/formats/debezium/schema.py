@@ -15,7 +15,7 @@ https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (repl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -102,6 +102,17 @@ class Block:
             columns = (field for field in self.fields if word(field.field or "") is None)
             self._columns = tuple(columns)
         return self._columns
+
+
+OPENING = b'{"schema":'
+"""How a message begins whose schema block stands before its payload."""
+
+
+class Opening(NamedTuple):
+    """How messages of a topic begin: `{"schema":…` up to the payload, and what that schema says."""
+
+    text: bytes
+    block: Block
 
 
 class Schemas:

@@ -36,7 +36,7 @@ from ingest.formats.debezium.flattened import Flattened
 from ingest.formats.debezium.keys import without_table
 from ingest.formats.debezium.order import crowded, orders_of
 from ingest.formats.debezium.rows import Rows, completeness
-from ingest.formats.debezium.schema import Block, of_flink
+from ingest.formats.debezium.schema import OPENING, Block, Opening, of_flink
 from ingest.memo import Memo
 from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName
@@ -49,7 +49,6 @@ _BY_ROW = frozenset(("cassandra", "scylla"))
 """Connectors whose rows may have to be refused."""
 _NO_IMAGE = (b"", b"null")
 _NONE = frozenset((None,))
-_START = b'{"schema":'
 _OPENINGS_MOST = 32
 
 
@@ -76,13 +75,6 @@ class _Table(NamedTuple):
     crowded: bool
 
 
-class _Opening(NamedTuple):
-    """How messages begin: `{"schema":…` up to the payload, and what that schema says."""
-
-    text: bytes
-    block: Block
-
-
 class _Envelopes:
     """The envelopes of one source's regular messages, with the schema block that types them."""
 
@@ -95,12 +87,12 @@ class _Envelopes:
         self._bare: Forms[Inner] = Forms(bare)
         beside = (others | inner.keys()) - {"payload"}
         self._wrapped: Forms[Outer] = Forms(Part(Outer, {"payload": bare}, beside))
-        self._openings: Memo[str, list[_Opening]] = Memo(most=100)
+        self._openings: Memo[str, list[Opening]] = Memo(most=100)
 
     def of(self, message: Message) -> tuple[Inner, Block] | None:
         """The envelope of one message; None if it is not regular."""
         value = message.value or b""
-        if not value.startswith(_START):
+        if not value.startswith(OPENING):
             inner = self._bare.read(value, message.topic)
             return None if inner is None else (inner, self._schemas.block(b""))
         opening = self._opening(value, message.topic)
@@ -111,7 +103,7 @@ class _Envelopes:
         payload: Any = outer.payload if outer is not None else None
         return (payload, opening.block) if payload else None
 
-    def _opening(self, value: bytes, topic: str) -> _Opening | None:
+    def _opening(self, value: bytes, topic: str) -> Opening | None:
         """The opening of a message, which is mostly that of others of its topic."""
         known = self._openings.get(topic)
         for opening in known or ():
@@ -120,7 +112,7 @@ class _Envelopes:
         try:
             jsontext.check_utf8(value)
             raw = bytes(jsontext.members(value)["schema"])
-            if not value.startswith(_START + raw + b","):
+            if not value.startswith(OPENING + raw + b","):
                 return None
             check_names(value, flat=True, envelope=self._paths)
             block = self._schemas.block(raw)
@@ -130,7 +122,7 @@ class _Envelopes:
             return None
         if known is None:
             known = self._openings[topic] = []
-        found = _Opening(_START + raw, block)
+        found = Opening(OPENING + raw, block)
         known.insert(0, found)
         del known[_OPENINGS_MOST:]
         return found

@@ -92,6 +92,11 @@ class Code(StrEnum):
         "warning",
         "a sequence of 14 or 15 digits was read as seconds and a counter; set sequence_unit",
     )
+    EVENT_TIME_UNREAD = (
+        "event_time_unread",
+        "warning",
+        "the time of the change cannot be read; left out",
+    )
     SENT_TIME_UNREAD = "sent_time_unread", "warning", "the time of sending cannot be read; left out"
     ZERO_DATE = "zero_date", "warning", "an impossible date: text in silver, NULL in gold"
     PLACEHOLDER_VALUE = "placeholder_value", "warning", "the producer could not supply the value"

@@ -26,9 +26,18 @@ class Clock:
         self._memo: Memo[str, tuple[int | None, list[str]]] = Memo(most=65_536)
 
     def micros(self, text: str | None, warnings: list[str]) -> int | None:
-        """Microseconds since the epoch; None if there is no time, or an unknown one."""
+        """Microseconds since the epoch of a change's time; None if there is no time.
+
+        If it cannot be read, the warning is `event_time_unread`.
+        """
         if not text:
             return None
+        found = self._read(text, warnings)
+        if found is None:
+            warnings.append(Code.EVENT_TIME_UNREAD.value)
+        return found
+
+    def _read(self, text: str, warnings: list[str]) -> int | None:
         found = self._memo.get(text)
         if found is None:
             doubts: list[str] = []
@@ -48,7 +57,7 @@ class Clock:
         found = None
         if given.__class__ is str:
             try:
-                found = self.micros(str(given), warnings)
+                found = self._read(str(given), warnings)
             except DecodeError:
                 pass
         if found is None:

@@ -54,16 +54,25 @@ def number_of(given: Scalar) -> int | None:
 def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
     """Microseconds of an epoch time documented in `unit`s to a second; 0 and -1 mean unknown.
 
-    Text that is no number says nothing. Raises bad_value for a time outside the years 1 to 9999.
+    It is the time of a change: text that is no number has the warning `event_time_unread`. Raises
+    bad_value for a time outside the years 1 to 9999.
     """
     if unit == 1000 and given.__class__ is int and 10**11 <= given < 10**14:
         return given * 1000
+    number = _epoch_number(given)
+    if number is not None:
+        return epoch_micros(number, warnings, unit)
+    if text_of(given) is not None:
+        warnings.append(Code.EVENT_TIME_UNREAD.value)
+    return None
+
+
+def _epoch_number(given: Any) -> int | None:
+    """An epoch time, which may come as text; None for anything else."""
     if given.__class__ is str:
-        text = str(given)
-        if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20):
-            return None
-        return epoch_micros(int(text), warnings, unit)
-    return epoch_micros(given, warnings, unit) if isinstance(given, int) else None
+        plain = given.isascii() and given.removeprefix("-").isdigit() and len(given) <= 20
+        return int(given) if plain else None
+    return int(given) if given.__class__ is int else None
 
 
 def sent_micros_of(given: Any, warnings: list[str]) -> int | None:
@@ -76,8 +85,9 @@ def sent_micros_of(given: Any, warnings: list[str]) -> int | None:
         return int(given) * 1000
     if given is None or given == "" or given == "null":
         return None
+    number = _epoch_number(given)
     try:
-        found = micros_of(given, warnings, 1000) if given.__class__ in (int, str) else None
+        found = None if number is None else epoch_micros(number, warnings, 1000)
     except DecodeError:
         found = None
     if found is None and str(given) not in _UNKNOWN_TIMES:

@@ -168,6 +168,11 @@ CURES: Mapping[Code, Cure] = {
         "The sequence's time could be seconds or milliseconds.",
         "Set the option `sequence_unit`.",
     ),
+    Code.EVENT_TIME_UNREAD: Cure(
+        "The time of the change is in an unknown form.",
+        "Correct the producer if you rebuild tables as of a time, or keep versions: both take a "
+        "change without a time for one of the moment of the change before it.",
+    ),
     Code.SENT_TIME_UNREAD: Cure("The time of sending is in an unknown form.", "Nothing."),
     Code.ZERO_DATE: Cure(
         "MySQL's `0000-00-00`, which is no date.",

@@ -365,8 +365,9 @@ def is_snapshot_row(op: str, source: Source) -> bool:
     return is_snapshot(source) and (source.connector or "mysql").lower() in _INSERTING
 
 
-def micros(source: Source | Inner) -> int | None:
-    """The time in microseconds since the epoch; 0 (snapshots of old versions) means unknown.
+def micros(source: Source | Inner, warnings: list[str]) -> int | None:
+    """The time of a change in microseconds since the epoch; 0 (snapshots of old versions) means
+    unknown. If it cannot be read, the warning is `event_time_unread`.
 
     Raises bad_value outside years 1 to 9999.
     """
@@ -383,7 +384,18 @@ def micros(source: Source | Inner) -> int | None:
         raise DecodeError(
             Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(count)[:40]} µs"
         )
-    return count if count not in (0, -1, -1000) else None
+    if count not in (0, -1, -1000):
+        return count
+    if _is_unread(source):
+        warnings.append(Code.EVENT_TIME_UNREAD.value)
+    return None
+
+
+def _is_unread(block: Source | Inner) -> bool:
+    """Whether something stands where a time should, and is no whole number."""
+    if whole(block.ts_us) is not None or whole(block.ts_ms) is not None:
+        return False
+    return (block.ts_us or block.ts_ms) not in _NO_TIME
 
 
 def _micros_before_0_10(source: Source) -> int | None:
@@ -413,11 +425,11 @@ def sent_micros(inner: Inner | Source, warnings: list[str]) -> int | None:
     if inner.ts_us is None and ms.__class__ is int and 0 < ms < _LATEST_MS:
         return ms * 1000
     us, ms = whole(inner.ts_us), whole(ms)
-    if us is None and ms is None and (inner.ts_us or inner.ts_ms) not in _NO_TIME:
+    if _is_unread(inner):
         warnings.append(Code.SENT_TIME_UNREAD.value)
         return None
     try:
-        return micros(inner)
+        return micros(inner, warnings)
     except DecodeError:
         pass
     try:

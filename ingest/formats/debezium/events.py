@@ -114,7 +114,7 @@ def row_event(
         order=order_of(source, op),
         crowded=crowded(source),
         snapshot=is_snapshot_row(op, source),
-        event_time=micros(source),
+        event_time=micros(source, warnings),
         sent_time=sent_time,
         tx_id=transaction_of(source, transaction),
         types=types,

@@ -326,16 +326,19 @@ def _of_table(table: _Table, columns: Columns) -> Event:
 
 
 def _event_times(group: list[_Sent]) -> tuple[list[_Sent], Sequence[int | None]]:
-    """The changes whose time can be read, and these times in microseconds."""
+    """The changes whose time is not in doubt, and these times in microseconds."""
     plain = plain_times([sent.source for sent in group])
     if plain is not None:
         return group, plain
     readable: list[_Sent] = []
     times: list[int | None] = []
     for sent in group:
+        doubts: list[str] = []
         with suppress(DecodeError):
-            times.append(micros(sent.source))
-            readable.append(sent)
+            time = micros(sent.source, doubts)
+            if not doubts:
+                times.append(time)
+                readable.append(sent)
     return readable, times
 
 

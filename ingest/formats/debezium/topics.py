@@ -208,7 +208,7 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
             tx_id=joined_id(str(boundary.id)),
             after=count if counted else None,
             after_image="partial" if counted else None,
-            event_time=micros(Source(ts_ms=boundary.ts_ms, ts_us=boundary.ts_us)),
+            event_time=micros(Source(ts_ms=boundary.ts_ms, ts_us=boundary.ts_us), warnings),
             warnings=warnings,
         )
     if "source" in top:
@@ -277,7 +277,7 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
         columns=None if truncates else columns,
         order=order_of(source),
         snapshot=is_snapshot(source),
-        event_time=micros(source),
+        event_time=micros(source, warnings),
         sent_time=sent_micros(Source(ts_ms=sent.ts_ms, ts_us=sent.ts_us), warnings),
         tx_id=source.gtid or None,
         scn=str(source.scn) if source.scn is not None else None,

@@ -249,11 +249,13 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
 def _finish(ledger: Ledger) -> list[Entry]:
     """See approved schema changes through; gives what came of each. Rows whose events are read
     otherwise, because a change that waits came after them, are folded again."""
-    for table in sorted(ledger.take_read_otherwise(), key=str):
+    late = [entry for entry in ledger.entries.values() if entry.refold]
+    for table in sorted({entry.table for entry in late}, key=str):
         if (route := ledger.route(table)) is not None:
             # What the tables file wants otherwise by now is to be rebuilt, and read so then.
             with suppress(TableError):
                 backfill(ledger, route)
+    ledger.save_entries([replace(entry, refold=False) for entry in late])
     return [finish(ledger, entry) for entry in ledger.unfinished()]
 
 

@@ -400,8 +400,10 @@ def _taken_up(ledger: Ledger, entry: Entry, route: Route) -> Entry | None:
         entry = replace(entry, version=known.version)
     entry = _decided(ledger, entry, route)
     ledger.stage_entry(entry)
-    if entry.status in (*WAITING, "ignored"):
-        ledger.note_late(entry)
+    if entry.status in (*WAITING, "ignored") and ledger.reads_otherwise(entry):
+        # The next run must know it, too: where this one is killed, it does not meet the statement.
+        entry = replace(entry, refold=True)
+        ledger.stage_entry(entry)
     return entry
 
 

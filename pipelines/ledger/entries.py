@@ -92,7 +92,8 @@ class Entry:
     """One schema change. `effects`: what it does once approved; `proposed`: how the target's
     columns change for it. `reason`: why it was settled, if something depends on that; `why` is for
     people. `joined`: ids of further statements that it stands for, such as the DDL of a drift (54).
-    `version` 0: not written yet."""
+    `refold`: the target's rows are still to be folded again, since they are read otherwise while it
+    waits. `version` 0: not written yet."""
 
     id: str
     table: SourceTable
@@ -112,6 +113,7 @@ class Entry:
     effects: tuple[SchemaChange, ...] = ()
     reason: Reason | None = None
     joined: tuple[str, ...] = ()
+    refold: bool = False
     version: int = 0
 
     @property
@@ -145,7 +147,7 @@ class Entry:
             self.decided_by,
             self.decided_at,
             self.why,
-            _Typed(self.effects, self.proposed, self.reason).text(),
+            _Typed(self.effects, self.proposed, self.reason, self.refold).text(),
             list(self.joined),
             at,
             self.version + 1,
@@ -171,6 +173,7 @@ class _Typed(msgspec.Struct, frozen=True, omit_defaults=True):
     effects: tuple[SchemaChange, ...] = ()
     proposed: tuple[ColumnChange, ...] = ()
     reason: Reason | None = None
+    refold: bool = False
 
     def text(self) -> str | None:
         """None if there is nothing to say."""
@@ -377,6 +380,7 @@ def entry_of(row: dict[str, Any]) -> Entry:
         effects=typed.effects,
         reason=typed.reason,
         joined=tuple(row["joined"] or ()),
+        refold=typed.refold,
         version=row["version"],
     )
 

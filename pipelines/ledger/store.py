@@ -65,7 +65,6 @@ class Ledger:
         self.progress_by_target = progress_by_target if progress_by_target is not None else {}
         self._columns_sent: dict[str, Mapping[SourceTable, Collection[str]]] = {}
         self._unsaved: dict[str, Entry] = {}
-        self._read_otherwise: set[SourceTable] = set()
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()
         self._first_names: FirstNames | None = None
@@ -191,20 +190,14 @@ class Ledger:
         self._hold(entry)
         self._unsaved[entry.id] = entry
 
-    def note_late(self, entry: Entry) -> None:
-        """Note a change that waits if the target has applied events above it which are read
-        otherwise from now on."""
+    def reads_otherwise(self, entry: Entry) -> bool:
+        """Whether the target has applied events above a change that waits which are read otherwise
+        since the change is held here."""
         applied = self.applied(entry)
         # Where columns of the rows order them, `applied` is the entry's own place.
         if applied is None or entry.pos is None or entry.pos > applied:
-            return
-        if any(step.hidden and step.pos == entry.pos for step in self.lineage(entry.table)):
-            self._read_otherwise.add(entry.table)
-
-    def take_read_otherwise(self) -> set[SourceTable]:
-        """The tables whose applied events are read otherwise (`note_late`), once."""
-        taken, self._read_otherwise = self._read_otherwise, set()
-        return taken
+            return False
+        return any(step.hidden and step.pos == entry.pos for step in self.lineage(entry.table))
 
     def save_entry(self, entry: Entry) -> Entry:
         """Hold an entry and write it at once."""

@@ -25,7 +25,7 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable
 from pipelines.ledger import store as store_module
-from pipelines.ledger.decisions import Verdict, decide, overtaken, review_retyped
+from pipelines.ledger.decisions import Verdict, decide, enter, overtaken, review_retyped
 from pipelines.ledger.entries import Entry, Overtaken, added_again, lineage_of
 from pipelines.ledger.review import effects_on
 from pipelines.ledger.shared_columns import keyed_by_others, without_others
@@ -239,13 +239,14 @@ def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
 
 
 @pytest.mark.parametrize(
-    ("applied", "sequence", "noted"),
-    [((2,), (), set()), ((5,), (), {TABLE}), ((2,), ("v",), {TABLE})],
+    ("applied", "sequence", "refold"),
+    [((2,), (), False), ((5,), (), True), ((2,), ("v",), True)],
 )
-def test_a_waiting_drop_below_what_was_applied_is_noted(
-    applied: Any, sequence: tuple[str, ...], noted: set[SourceTable]
+def test_a_waiting_drop_below_what_was_applied_has_rows_folded_again(
+    applied: Any, sequence: tuple[str, ...], refold: bool
 ) -> None:
-    """With `sequence_by` what was applied may be anywhere in the log."""
+    """With `sequence_by` what was applied may be anywhere in the log. The entry itself says so: a
+    run that is killed before it folds the rows does not meet the statement again."""
     contract = TargetContract("scd1", ("id",), sequence)
     marks = {"shop.crate": Watermarks(applied=applied)}
     progress = Progress(target="t", source="s", contract=contract, watermarks=marks)
@@ -254,10 +255,11 @@ def test_a_waiting_drop_below_what_was_applied_is_noted(
     of_target = {"target": "t", "statement": "ALTER …"}
     default = (AddColumn("a", "int", "5"),)
     added = entry("a", 3, effects=default, status="applied", **of_target)
-    gone = entry("d", 4, effects=DROP, **of_target)
-    store._known = store_module._Known([added, gone])
-    store.note_late(gone)
-    assert (store.take_read_otherwise(), store.take_read_otherwise()) == (noted, set())
+    gone = entry("d", 4, effects=DROP, risk="destructive", **of_target)
+    store._known = store_module._Known([added])
+    route: Any = SimpleNamespace(ddl=DdlPolicy())
+    enter(store, [gone], route)
+    assert (store.entries["d"].status, store.entries["d"].refold) == ("pending", refold)
 
 
 def test_a_key_that_another_source_table_was_given() -> None:

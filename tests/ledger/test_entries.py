@@ -34,8 +34,9 @@ EFFECTS = (
 
 @pytest.mark.parametrize("effects", [EFFECTS, ()])
 @pytest.mark.parametrize("reason", [Overtaken("e2"), SentAgain(), None])
+@pytest.mark.parametrize("refold", [True, False])
 def test_an_entry_comes_back_as_it_was(
-    effects: tuple[SchemaChange, ...], reason: Reason | None
+    effects: tuple[SchemaChange, ...], reason: Reason | None, refold: bool
 ) -> None:
     entry = Entry(
         id="e1",
@@ -45,9 +46,10 @@ def test_an_entry_comes_back_as_it_was(
         pos=(0, 1, 2),
         effects=effects,
         reason=reason,
+        refold=refold,
     )
     row = dict(zip([name for name, _ in DDL], entry.row(datetime.now(UTC), "`t`"), strict=True))
-    assert (row["effects"] is None) == (not effects and reason is None)
+    assert (row["effects"] is None) == (not effects and reason is None and not refold)
     assert entry_of({**row, "version": 0}) == entry
     proposed = "ALTER TABLE `t` DROP COLUMN `a``b`;\nALTER TABLE `t` ADD COLUMNS (`c` int)"
     assert row["proposed"] == (proposed if effects else None)

@@ -182,6 +182,40 @@ def test_killed_at_every_point(
 
 
 @pytest.mark.slow
+def test_rows_are_folded_again_below_a_drop_that_came_late_in_a_killed_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The DROP waits, so the target keeps the column; a row from after it has no DEFAULT of it any
+    more. The next run, which meets the statement no more, left the DEFAULT in the row."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    with_stock = canal("item", "INSERT", _row(2, "pen", stock="8"), es=3000, id_=1, types=MORE)
+    first = [
+        canal("item", "INSERT", _row(1, "ink"), es=1000, id_=1),
+        canal_ddl("item", "ALTER TABLE item ADD COLUMN stock int DEFAULT 5", es=2000, id_=1),
+        with_stock,
+    ]
+    _land(project, "1.jsonl", first, 0)
+    assert project.ingest("run").code == 0
+    _land(project, "2.jsonl", [canal("item", "INSERT", _row(3, "cap"), es=5000, id_=1)], 3)
+    assert project.ingest("run").code == 0
+    query = "SELECT id, stock FROM gold.shop_item ORDER BY id"
+    before = project.ingest("sql", query, "--json").records
+    assert [row["stock"] for row in before] == [5, 8, 5]
+    late = [
+        canal_ddl("item", "ALTER TABLE item DROP COLUMN stock", es=4000, id_=1),
+        canal("item", "INSERT", _row(4, "nib"), es=6000, id_=1),
+    ]
+    _land(project, "3.jsonl", late, 4)
+    _killed(project, "merged")
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+    after = project.ingest("sql", query, "--json").records
+    assert [row["stock"] for row in after] == [5, 8, None, None]
+    assert project.ingest("reconcile", "shop_item").code == 0
+
+
+@pytest.mark.slow
 def test_a_signal_to_the_group_ends_a_run_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

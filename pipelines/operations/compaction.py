@@ -46,7 +46,11 @@ Table = tuple[str, str]
 
 def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Table]:
     """Count one more write of each of these tables, and compact those that have had enough writes;
-    gives these. A table that another run is at work on is left for the next time."""
+    gives these. A table that another run is at work on is left for the next time; one for which
+    that fails is tried again after as many writes.
+
+    Raises the first error, once the other tables are compacted and the counts are written.
+    """
     # A count that is lost or unreadable begins anew.
     noted = read_note(_file(warehouse)).items()
     counts = {name: count for name, count in noted if isinstance(count, int)}
@@ -54,14 +58,21 @@ def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Ta
         name = f"{layer}.{table}"
         counts[name] = counts.get(name, 0) + 1
     due = [(layer, table) for layer, table in written if counts[f"{layer}.{table}"] >= WRITES]
-    done = []
+    done: list[Table] = []
+    errors: list[Exception] = []
     # A platform that does not let it be set uses a size of its own.
     with having(warehouse.session, {_LEAST: str(LARGE)}):
         for layer, table in sorted(due):
-            if _compact(warehouse, layer, table):
+            try:
+                if not _compact(warehouse, layer, table):
+                    continue
                 done.append((layer, table))
-                counts[f"{layer}.{table}"] = 0
+            except Exception as error:
+                errors.append(error)
+            counts[f"{layer}.{table}"] = 0
     write_whole(_file(warehouse), json.dumps(counts).encode())
+    if errors:
+        raise errors[0]
     return done
 
 

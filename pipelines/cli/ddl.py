@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,10 +70,11 @@ def _decision(verb: str, text: str) -> None:
         warehouse = call.warehouse
         from pipelines.operations import decisions
         from pipelines.operations.listings import ddl
+        from pipelines.telemetry.users import machine_user
 
         with call.console.waiting(f"ddl {verb}: waiting for gold to be free, then at work"):
             decided, refused = decisions.decide(
-                warehouse, verb, ids=ids, by=by or getpass.getuser(), why=why
+                warehouse, verb, ids=ids, by=by or machine_user(), why=why
             )
         chosen = {entry.id for entry in decided}
         _show_changes(call, [change for change in ddl(warehouse) if change["id"] in chosen])

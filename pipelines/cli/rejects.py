@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,9 +132,11 @@ def dismiss_rejects(
         raise click.UsageError("expected either IDs, or --source, --code or both")
     if source is not None:
         [source] = call.sources([source])
-    by = by or getpass.getuser()
     from pipelines.operations.dismissals import dismiss, dismiss_all
     from pipelines.operations.listings import REJECTS, SUMMARY
+    from pipelines.telemetry.users import machine_user
+
+    by = by or machine_user()
 
     if not ids:
         dismissed = dismiss_all(call.warehouse, source=source, code=code, by=by, why=why)

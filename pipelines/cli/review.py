@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from functools import partial
 
 import click
@@ -48,12 +47,13 @@ def _serve(call: Invocation, *, host: str, port: int) -> None:
     with heeding_signals(stop, lambda _: None) as take:
         warehouse = call.warehouse
         take()
+        from pipelines.telemetry.users import machine_user
         from pipelines.web.review import LedgerReview
         from pipelines.web.server import Site, serving
 
         settings = call.config.settings
         warehouse_name = settings.catalog or str(settings.warehouse)
-        site = Site(LedgerReview(warehouse), warehouse_name, getpass.getuser())
+        site = Site(LedgerReview(warehouse), warehouse_name, machine_user())
         try:
             with serving(site, host=host, port=port) as address:
                 if call.json:

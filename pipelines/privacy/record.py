@@ -6,7 +6,6 @@ masks: enough to recognise an erasure that was begun, and to answer whether a ke
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import uuid
@@ -19,6 +18,7 @@ from ingest.sql.privacy.erasure import unproved
 from pipelines.platform.rows import records
 from pipelines.platform.upserts import upsert
 from pipelines.platform.warehouse import Warehouse
+from pipelines.telemetry.users import user
 
 ERASURES = (
     ("id", "string", "of the erasure"),
@@ -97,7 +97,7 @@ def opened(
         target=target,
         source=source,
         key_hash=key_hash(key, number, secret),
-        who=getpass.getuser(),
+        who=user(warehouse),
         at=datetime.now(UTC),
         reason=reason,
     )

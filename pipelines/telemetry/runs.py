@@ -10,7 +10,6 @@ last, one line for each.
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import socket
@@ -22,10 +21,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ingest.sql.query import one_row
 from ingest.sql.quoting import sql_text, typed_columns
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
+from pipelines.telemetry.users import user
 
 CADENCE = 60.0
 """The seconds between two rows of a continuous run."""
@@ -167,24 +166,13 @@ def _values(warehouse: Warehouse, row: RunRow) -> tuple[Any, ...]:
         **given,
         "sources": list(row.sources),
         "tables": None if row.tables is None else list(row.tables),
-        "who": _who(warehouse),
+        "who": user(warehouse),
         "version": version("delta-cdc-ingest"),
         "host": socket.gethostname(),
         "outcome": _OUTCOMES.get(row.exit_code, "incomplete"),
         "errors": errors,
     }
     return tuple(values[name] for name, _, _ in RUNS)
-
-
-def _who(warehouse: Warehouse) -> str | None:
-    if not warehouse.local:
-        found = warehouse.session.sql(one_row(["current_user()"])).first()
-        return None if found is None else str(found[0])
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # The user of a container need not have a name.
-        return None
 
 
 def _file(warehouse: Warehouse) -> Path:

@@ -205,12 +205,13 @@ class Ledger:
         return written
 
     def save_entries(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Hold entries and write them at once, by one commit."""
-        for entry in entries:
-            self._unsaved.pop(entry.id, None)
+        """Hold entries and write them at once, by one commit. If that fails, those that were staged
+        stay so: only their own target need be parked for it, and the others' entries are written
+        later."""
         with self._writing:
             written = write_entries(self.warehouse, entries)
         for entry in written:
+            self._unsaved.pop(entry.id, None)
             self._hold(entry)
         return written
 

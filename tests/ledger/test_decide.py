@@ -262,6 +262,33 @@ def test_a_waiting_drop_below_what_was_applied_has_rows_folded_again(
     assert (store.entries["d"].status, store.entries["d"].refold) == ("pending", refold)
 
 
+def test_an_entry_that_could_not_be_written_is_written_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its target is parked for the error; the source goes on, and its statement comes no more."""
+    written: list[str] = []
+
+    def write(_: Any, entries: Any) -> list[Entry]:
+        if not written and len(entries) == 1:
+            raise OSError("no space is left")
+        written.extend(each.id for each in entries)
+        return list(entries)
+
+    monkeypatch.setattr(store_module, "write_entries", write)
+    warehouse: Any = SimpleNamespace(config=None)
+    store = Ledger(warehouse, "s")
+    store._known = store_module._Known([])
+    added = entry("a", 3, effects=ADD, status="approved")
+    for each in (entry("d", 2), added):
+        store.stage_entry(each)
+    with pytest.raises(OSError, match="no space"):
+        store.save_entry(added)
+    store.save_staged()
+    assert written == ["d", "a"]
+    store.save_staged()
+    assert written == ["d", "a"]
+
+
 def test_a_key_that_another_source_table_was_given() -> None:
     one, two = (SourceTable("s", "shop", None, name) for name in ("one", "two"))
     entries: dict[SourceTable, list[Entry]] = {one: [], two: []}

@@ -40,7 +40,7 @@ from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.stream import bronze_rows
 from pipelines.bronze.transport import Stop
 from pipelines.bronze.trimmed import trimmed
-from pipelines.platform.checkpoints import read_whole, spoilt_note, write_whole
+from pipelines.platform.checkpoints import damaged_note, read_whole, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 MOST_MESSAGES = 20_000
@@ -176,7 +176,7 @@ class Landing:
                 count = 0
             except (OSError, ValueError) as error:
                 then = "the queue hands its messages out again, unless a delivery limit was reached"
-                raise spoilt_note(self._source.name, self._fetched, error, then=then) from error
+                raise damaged_note(self._source.name, self._fetched, error, then=then) from error
             else:
                 self._append(batch)
                 self._appended()

@@ -54,7 +54,7 @@ from pipelines.bronze.listing import (
 from pipelines.bronze.records import Unreadable, by_content, by_path, unreadable
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.bronze.trimmed import trimmed
-from pipelines.platform.checkpoints import spoilt
+from pipelines.platform.checkpoints import damaged_file
 from pipelines.platform.failures import gist, log_hint
 from pipelines.platform.session import spark
 from pipelines.platform.warehouse import BRONZE, Warehouse
@@ -219,7 +219,7 @@ def file_log(warehouse: Warehouse, source: str) -> FileLog:
         return FileLog(folder, root=warehouse.root)
     except (OSError, ValueError, LookupError, TypeError) as error:
         then = "bronze goes on after the files that it holds"
-        raise spoilt(source, folder, error, remove=folder, then=then) from error
+        raise damaged_file(source, folder, error, remove=folder, then=then) from error
 
 
 class _Reader:

@@ -248,7 +248,7 @@ def redecode(call: Invocation, source: str) -> None:
     from pipelines.cli.outcome import show_outcome
     from pipelines.operations.rebuild import REBUILT
     from pipelines.operations.redecode import REDECODED, redecode
-    from pipelines.runs.outcome import Outcome, SourceOutcome, spoilt_source
+    from pipelines.runs.outcome import Outcome, SourceOutcome, too_many_rejects
     from pipelines.targets.progress import unconfirmed
 
     with call.console.waiting(f"decoding {name} again"):
@@ -286,10 +286,10 @@ def redecode(call: Invocation, source: str) -> None:
     decoded = SourceOutcome(
         rows=counts.rows, rejects=counts.rejects, decoded=counts.messages, changes=counts.changes
     )
-    spoilt = spoilt_source(call.config.sources[name], decoded, merged)
-    if spoilt is not None:
-        call.console.say(spoilt)
-    if waiting or outcome.code or spoilt is not None:
+    too_many = too_many_rejects(call.config.sources[name], decoded, merged)
+    if too_many is not None:
+        call.console.say(too_many)
+    if waiting or outcome.code or too_many is not None:
         raise SystemExit(1)
 
 

@@ -90,7 +90,7 @@ def read_whole(file: Path, of: type[T], *, source: str | None, then: str) -> T |
     except FileNotFoundError:
         return None
     except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise spoilt_note(source, file, error, then=then) from error
+        raise damaged_note(source, file, error, then=then) from error
 
 
 def damaged(source: str, stream: str, *, remove: str) -> SourceError | None:
@@ -118,11 +118,11 @@ def damaged(source: str, stream: str, *, remove: str) -> SourceError | None:
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
-            return spoilt(source, file, error, remove=remove, then=COPIES)
+            return damaged_file(source, file, error, remove=remove, then=COPIES)
     return None
 
 
-def spoilt(
+def damaged_file(
     source: str, file: str | Path, error: Exception, *, remove: str, then: str
 ) -> SourceError:
     """The sentence on a file of a checkpoint that cannot be read: which, why, and what to do."""
@@ -132,7 +132,7 @@ def spoilt(
     )
 
 
-def spoilt_note(
+def damaged_note(
     source: str | None, file: Path, error: Exception, *, then: str
 ) -> SourceError | PlatformError:
     """The sentence on a note beside a checkpoint, or beside all of them, that cannot be read:

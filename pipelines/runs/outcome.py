@@ -37,8 +37,8 @@ class Outcome:
     """What a run did.
 
     `platform` says what failed in the surroundings, `gold_held` whether another run is at work on
-    gold, `unknown` which targets do not exist, and `spoilt` for which sources too much was set
-    aside; `done` counts what succeeded.
+    gold, `unknown` which targets do not exist, and `too_many_rejects` has a sentence for each
+    source of which too much was set aside; `done` counts what succeeded.
     """
 
     sources: dict[str, SourceOutcome] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Outcome:
     platform: list[str] = field(default_factory=list)
     gold_held: bool = False
     unknown: list[str] = field(default_factory=list)
-    spoilt: list[str] = field(default_factory=list)
+    too_many_rejects: list[str] = field(default_factory=list)
     done: int = 0
 
     def add(self, merged: Iterable[Merged]) -> None:
@@ -63,7 +63,7 @@ class Outcome:
             return 2
         parked = any(merged.error is not None for merged in self.tables.values())
         failed = any(source.failed for source in self.sources.values())
-        if failed or parked or self.warned or self.unknown or self.spoilt:
+        if failed or parked or self.warned or self.unknown or self.too_many_rejects:
             return 1
         held = self.gold_held or any(source.held for source in self.sources.values())
         return TRY_AGAIN if held else 0
@@ -98,7 +98,7 @@ class Outcome:
             if merged.error is not None
         ]
         unknown = [f"there is no target {target}" for target in self.unknown]
-        return [*failed, *parked, *self.warned, *unknown, *self.spoilt]
+        return [*failed, *parked, *self.warned, *unknown, *self.too_many_rejects]
 
 
 def _added(before: Merged | None, now: Merged) -> Merged:
@@ -113,7 +113,7 @@ def _added(before: Merged | None, now: Merged) -> Merged:
     return now._replace(**counts)
 
 
-def spoilt_source(
+def too_many_rejects(
     declared: Source,
     done: SourceOutcome,
     tables: Sequence[Merged],
@@ -162,7 +162,7 @@ def _aside(some: int, of: int, things: str) -> str:
     return f"{some:,} of {counted(of, things)} {'was' if some == 1 else 'were'} set aside"
 
 
-def spoilt_target(merged: Merged) -> str | None:
+def all_rejected(merged: Merged) -> str | None:
     """The sentence on a target none of whose changes gold has taken."""
     if not merged.events or merged.rejected < merged.events:
         return None

@@ -18,7 +18,7 @@ from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 from pipelines.runs.journal import Journal
 from pipelines.runs.metrics import Metrics, Watch
-from pipelines.runs.outcome import Outcome, SourceOutcome, spoilt_source, spoilt_target
+from pipelines.runs.outcome import Outcome, SourceOutcome, all_rejected, too_many_rejects
 from pipelines.runs.sources import BronzeStage, Owned, SilverStage
 from pipelines.runs.targets import GoldStage
 from pipelines.telemetry.activity import Activity
@@ -85,7 +85,7 @@ class Run:
             more = self._pass(again=True)
         if "gold" in self._stages:
             self._gold.name_unknown_targets()
-        self._name_spoilt()
+        self._name_too_many_rejects()
         self._record(self.outcome.code or int(self._stop()))
         self._shown(last=True)
         return self.outcome
@@ -105,7 +105,7 @@ class Run:
             if not brought:
                 self._stop.wait(PAUSE)
                 check_jvm()
-        self._name_spoilt()
+        self._name_too_many_rejects()
         self._record(self.outcome.code)
         self._shown(last=True)
         return self.outcome
@@ -216,19 +216,19 @@ class Run:
                 # Nothing is missing: the files are as they came.
                 self._journal.say(f"small files were left as they are: {described(error)}")
 
-    def _name_spoilt(self) -> None:
+    def _name_too_many_rejects(self) -> None:
         """Name the sources and targets of which too much was set aside."""
         for name, done in self.outcome.sources.items():
             tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
             before = bool(done.rejects) and not done.changes and self._decoded_before(name)
             declared = self._warehouse.config.sources[name]
-            text = spoilt_source(declared, done, tables, decoded_before=before)
+            text = too_many_rejects(declared, done, tables, decoded_before=before)
             if text is not None:
                 self._journal.say(text)
-                self.outcome.spoilt.append(text)
+                self.outcome.too_many_rejects.append(text)
             # This is said but is no failure: all changes of a small table may wait for a decision
             # (semantics.md, 60).
-            for said in filter(None, map(spoilt_target, tables)):
+            for said in filter(None, map(all_rejected, tables)):
                 self._journal.say(said)
 
     def _decoded_before(self, name: str) -> bool:

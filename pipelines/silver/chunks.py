@@ -24,7 +24,7 @@ from ingest.decode.chunks import COLUMNS, FORMAT, SPAN, outcomes, spans, waiting
 from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
 from ingest.sql.delivery import MESSAGE
-from pipelines.platform.checkpoints import spoilt_note, write_whole
+from pipelines.platform.checkpoints import damaged_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 _PARTITION = ("epoch", "topic", "partition")
@@ -149,7 +149,7 @@ class _Note:
             self.first, self.clear = int(number), word == "clear"
         except (OSError, ValueError) as error:
             source, then = Path(checkpoint).name, "shards that wait are looked for in all of silver"
-            raise spoilt_note(source, self._file, error, then=then) from error
+            raise damaged_note(source, self._file, error, then=then) from error
 
     def write(self, first: int, *, clear: bool = False) -> None:
         write_whole(self._file, (f"{first} clear" if clear else str(first)).encode())

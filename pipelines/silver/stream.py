@@ -31,9 +31,9 @@ from pipelines.platform.checkpoints import (
     TableCheckpoint,
     check_same_moment,
     damaged,
+    damaged_note,
     note_moment,
     remove,
-    spoilt_note,
     stream_given,
     unfinished_batch,
     write_whole,
@@ -366,7 +366,7 @@ def _writer(checkpoint: str, source: str) -> str:
         return f"silver/{uuid.UUID(file.read_text())}"
     except (OSError, ValueError) as error:
         then = "a batch that was appended and not noted comes once more, and copies count once"
-        raise spoilt_note(source, file, error, then=then) from error
+        raise damaged_note(source, file, error, then=then) from error
 
 
 def last_batch(warehouse: Warehouse) -> int:

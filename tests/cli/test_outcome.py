@@ -11,7 +11,7 @@ from ingest.config.modes import TargetContract
 from ingest.config.sources import Source
 from pipelines.cli.outcome import SOURCE, TABLE, show_outcome
 from pipelines.gold.run import Merged
-from pipelines.runs.outcome import Outcome, SourceOutcome, spoilt_source, spoilt_target
+from pipelines.runs.outcome import Outcome, SourceOutcome, all_rejected, too_many_rejects
 from pipelines.terminal.console import Console
 
 SEE = "`ingest rejects list --source shop` shows them"
@@ -56,22 +56,22 @@ def test_a_source_of_which_no_change_could_be_decoded(
     done: SourceOutcome, text: str | None
 ) -> None:
     said = f"source shop: {text}" if text is not None else None
-    assert spoilt_source(declared(), done, []) == said
+    assert too_many_rejects(declared(), done, []) == said
 
 
 def test_a_source_that_was_decoded_before_is_declared_rightly() -> None:
     """Nothing else may have come since (semantics.md, 60)."""
     done = SourceOutcome(rows=2, decoded=2, rejects=2)
-    assert spoilt_source(declared(), done, [], decoded_before=True) is None
+    assert too_many_rejects(declared(), done, [], decoded_before=True) is None
     bound = declared(rejects={"fail_above": 1})
     said = "2 of 2 messages were set aside, more than rejects.fail_above allows (1)"
-    found = spoilt_source(bound, done, [], decoded_before=True)
+    found = too_many_rejects(bound, done, [], decoded_before=True)
     assert found == f"source shop: {said}: {SEE}"
 
 
 def test_only_files_are_cut_into_messages() -> None:
     kafka = {"files": None, "kafka": {"bootstrap_servers": "h:1", "topics": ["t"]}}
-    said = spoilt_source(declared(**kafka), SourceOutcome(rows=2, decoded=2, rejects=2), [])
+    said = too_many_rejects(declared(**kafka), SourceOutcome(rows=2, decoded=2, rejects=2), [])
     assert said is not None and said.endswith(f"none could be decoded: {RIGHT}. {SEE}")
 
 
@@ -88,7 +88,7 @@ def test_a_source_that_exceeds_its_bound(bound: int | str, text: str | None) -> 
     done = SourceOutcome(rows=10, decoded=10, rejects=1, changes=9)
     tables = [merged(events=9, rejected=2, inserted=7)]
     said = f"source shop: {text}: {SEE}" if text is not None else None
-    assert spoilt_source(declared(rejects={"fail_above": bound}), done, tables) == said
+    assert too_many_rejects(declared(rejects={"fail_above": bound}), done, tables) == said
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_target_of_which_every_change_was_set_aside(
 ) -> None:
     see = "`ingest rejects list --source shop` shows why"
     said = f"table items: {text} set aside: {see}" if text is not None else None
-    assert spoilt_target(merged(**counts)) == said
+    assert all_rejected(merged(**counts)) == said
 
 
 ROWS = {

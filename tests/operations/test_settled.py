@@ -101,7 +101,7 @@ def test_what_a_pass_depends_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"shop": 7}'])
-def test_a_spoilt_note_is_none(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_note_is_none(tmp_path: Path, content: bytes) -> None:
     """Gold is looked through once more, and what is written next is whole."""
     file = tmp_path / "deep" / "settled.json"
     assert read_note(file) == {}

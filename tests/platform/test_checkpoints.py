@@ -150,7 +150,7 @@ def test_bronze_that_is_gone_is_not_made_anew(tmp_path: Path, read: str) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"{}", b'{"version": "3"}'])
-def test_a_spoilt_note_is_not_taken_for_none(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_note_is_not_taken_for_none(tmp_path: Path, content: bytes) -> None:
     """Without it a table that was restored alone would pass for the one that was read."""
     warehouse = noted(tmp_path)
     of(tmp_path).file.write_bytes(content)

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -82,7 +83,7 @@ def _post(url: str, body: bytes) -> str | None:
                 break
             if failed.code < 500 and failed.code not in (408, 429):
                 break
-        except (OSError, ValueError) as failed:
+        except (OSError, HTTPException, ValueError) as failed:
             reason = getattr(failed, "reason", failed)
             error = str(getattr(reason, "strerror", None) or type(reason).__name__)
     return error

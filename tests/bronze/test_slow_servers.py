@@ -89,6 +89,19 @@ def test_an_answer_has_a_time_within_which_it_is_whole(
     assert "pw-of-a" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", r"expected an answer in HTTP, got none \(BadStatusLine\)"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "no JSON object with access_token"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "no JSON object with access_token"),
+    ],
+)
+def test_a_token_comes_as_json_in_http(first: bytes, said: str) -> None:
+    with dripping(first) as port, pytest.raises(Refused, match=f"gives no token: .*{said}"):
+        _ask_for_a_token(port)
+
+
 def test_a_token_has_a_most_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_login, "_MOST_BYTES", 8)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"

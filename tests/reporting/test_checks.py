@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -230,6 +231,32 @@ def test_who_is_told_is_told_once(
     count = len(got)
     (tmp_path / "alerted.json").write_bytes(b"{")
     assert tell([]) is None and len(got) == count + 1
+
+
+def test_an_answer_in_another_language_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An SSH server behind the port, or an address with a space in it."""
+    monkeypatch.setattr(webhook, "_PAUSE", 0.0)
+    warehouse = cast(Any, SimpleNamespace(checkpoint=lambda *parts: str(tmp_path.joinpath(*parts))))
+    failing = [Finding("lag", "table x", 60, 70, "x is behind")]
+
+    def greet(listener: socket.socket) -> None:
+        for _ in range(webhook.TRIES):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=greet, args=(listener,), daemon=True)
+        thread.start()
+        host = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        said = webhook.tell(warehouse, f"{host}/s3cret", failing, warehouse_name="lake")
+        thread.join()
+    assert said == "the webhook at 127.0.0.1 could not be told: BadStatusLine"
+    said = webhook.tell(warehouse, f"{host}/s3 cret", failing, warehouse_name="lake")
+    assert said == "the webhook at 127.0.0.1 could not be told: InvalidURL"
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,7 +129,13 @@ def _fetched(endpoint: str, said: Mapping[str, str]) -> str:
             return str(json.loads(_whole(answer))["access_token"])
     except urllib.error.HTTPError as error:
         raise Refused(f"{endpoint} gives no token: {error.code} {error.reason}") from None
-    except (OSError, ValueError, LookupError) as error:
+    except HTTPException as error:
+        got = f"expected an answer in HTTP, got none ({type(error).__name__})"
+        raise Refused(f"{endpoint} gives no token: {got}") from None
+    except (LookupError, TypeError):
+        got = "its answer is no JSON object with access_token"
+        raise Refused(f"{endpoint} gives no token: {got}") from None
+    except (OSError, ValueError) as error:
         raise Refused(f"{endpoint} gives no token: {getattr(error, 'reason', error)}") from None
 
 

@@ -182,7 +182,7 @@ def test_killed_at_every_point(
 
 
 @pytest.mark.slow
-def test_rows_are_folded_again_below_a_drop_that_came_late_in_a_killed_run(
+def test_rows_above_a_drop_that_came_late_are_folded_again_after_a_kill(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The DROP waits, so the target keeps the column; a row from after it has no DEFAULT of it any

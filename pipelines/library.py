@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -26,6 +27,7 @@ from pipelines.operations import rebuild as rebuilding
 from pipelines.operations import reconcile as reconciling
 from pipelines.operations.rebuild import Rebuilt
 from pipelines.operations.reconcile import Reconciled
+from pipelines.platform.secrets import without_any
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 from pipelines.runs.outcome import Outcome
@@ -42,7 +44,7 @@ class _Logged(Console):
 
     def say(self, text: str, *, level: Level = "warning", **about: Any) -> None:
         """Log the line."""
-        _LOGGER.info("%s", text)
+        _LOGGER.info("%s", self.hide(text))
 
 
 def run(
@@ -59,6 +61,7 @@ def run(
     """
     named = list(sources) if sources is not None else list(warehouse.config.sources)
     console = _Logged(json=True)
+    console.hide = partial(without_any, config=warehouse.config)
     at_work = Run(
         warehouse,
         console,

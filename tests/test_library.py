@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 import ingest
 import pipelines
-from ingest import ConfigError, DecodeError, Message, decoder_of
+from ingest import ConfigError, DecodeError, Message, decoder_of, load
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,6 +31,32 @@ def test_exported_members(package: ModuleType) -> None:
 @pytest.mark.parametrize("package", ["ingest", "pipelines"])
 def test_types_are_told(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
+
+
+def test_what_is_logged_has_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As little as what the command prints."""
+    from pipelines import library
+
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "shop.yml").write_text(
+        "name: shop\n"
+        "rocketmq: {name_servers: 'h:1', topics: [t], access_key: u, secret_key: canary-77}\n"
+    )
+    warehouse: Any = SimpleNamespace(config=load(tmp_path, environ={}))
+
+    class Talkative:
+        def __init__(self, _: Any, console: Any, **__: Any) -> None:
+            self.console = console
+
+        def until_done(self) -> None:
+            self.console.say("the broker said canary-77")
+
+    monkeypatch.setattr(library, "Run", Talkative)
+    with caplog.at_level(logging.INFO, "pipelines"):
+        library.run(warehouse)
+    assert caplog.messages == ["the broker said [hidden]"]
 
 
 def test_a_message_is_decoded_without_spark() -> None:

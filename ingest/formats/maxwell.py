@@ -216,7 +216,7 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
         refuse_after(event.op, envelope.old)
     data, word = rows.read(raw, warnings)
     if data is None:
-        raise DecodeError(Code.NO_IMAGE, f"expected columns in data of a {event.op}, got none")
+        raise DecodeError(Code.NO_IMAGE, f"expected columns in data, since type is {event.op}; got none")
     canonicalize_row(data, raw, rows)
     if event.op == "delete":
         event.before, event.before_image = data, word

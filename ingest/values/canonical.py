@@ -235,9 +235,9 @@ def civil_text(text: str, warnings: list[str]) -> str:
     """
     if _CANONICAL(text):
         return text
-    if len(text) == 19 and text[10] == " ":
+    if len(text) == 19 and text[10] == " " and text[16] == ":":
         return date_text(text, warnings)
-    if len(text) == 10 and text[4] == "-":
+    if len(text) == 10 and text[4] == text[7] == "-":
         return date_text(text, warnings) + " 00:00:00"
     match = _CIVIL.match(text)
     if match is None:

@@ -216,7 +216,8 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
         refuse_after(event.op, envelope.old)
     data, word = rows.read(raw, warnings)
     if data is None:
-        raise DecodeError(Code.NO_IMAGE, f"expected columns in data, since type is {event.op}; got none")
+        wanted = f"expected columns in data, since type is {event.op}"
+        raise DecodeError(Code.NO_IMAGE, f"{wanted}; got none")
     canonicalize_row(data, raw, rows)
     if event.op == "delete":
         event.before, event.before_image = data, word

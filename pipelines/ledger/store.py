@@ -208,10 +208,13 @@ class Ledger:
         """Hold entries and write them at once, by one commit. If that fails, those that were staged
         stay so: only their own target need be parked for it, and the others' entries are written
         later."""
+        staged = {entry.id: self._unsaved.get(entry.id) for entry in entries}
         with self._writing:
             written = write_entries(self.warehouse, entries)
         for entry in written:
-            self._unsaved.pop(entry.id, None)
+            # Another thread may have staged it anew meanwhile.
+            if self._unsaved.get(entry.id) is staged[entry.id]:
+                self._unsaved.pop(entry.id, None)
             self._hold(entry)
         return written
 

@@ -76,8 +76,7 @@ class Option(NamedTuple):
     """One option of a format: `choices` for kind choice; `text` says what it changes.
 
     `secret`: no message repeats what was given. `least`: the smallest number that it may be.
-    `check` raises ValueError, with what was expected instead, for a value of the right kind that
-    the format does not take.
+    `check` raises ValueError for what it may not be, and says what was expected.
     """
 
     kind: Literal["choice", "bool", "text", "list", "number", "folder", "URL"]

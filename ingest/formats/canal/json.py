@@ -315,9 +315,8 @@ FORMAT = Format(
         Loss("the text null", "TiCDC 8.5.4 sends it as JSON's null (pingcap/ticdc, issue 3958)"),
         Loss(
             "nulls of large objects",
-            "of OMS, and of OceanBase Cloud where blob_encoding: base64 is set: an update leaves "
-            "out, as null on both sides, what did not change; so such a null is unavailable, not "
-            "NULL",
+            "of OMS, and of OceanBase Cloud with blob_encoding: base64: an update leaves out, as "
+            "null on both sides, what did not change; so such a null is unavailable, not NULL",
         ),
         ZONES_OF_INSTANTS,
         SPACES_OF_JSON,

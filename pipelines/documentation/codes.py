@@ -170,8 +170,8 @@ CURES: Mapping[Code, Cure] = {
     ),
     Code.EVENT_TIME_UNREAD: Cure(
         "The time of the change is in an unknown form.",
-        "Correct the producer if you rebuild tables as of a time, or keep versions: both take a "
-        "change without a time for one of the moment of the change before it.",
+        "Correct the producer if you ask for a table as of a time, or keep versions: the change "
+        "counts as of any time, and its version begins where the one before it did.",
     ),
     Code.SENT_TIME_UNREAD: Cure("The time of sending is in an unknown form.", "Nothing."),
     Code.ZERO_DATE: Cure(

@@ -32,10 +32,10 @@ from ingest.wire.contract import (
     equal_changes_of_a_row,
     repeats_without_key,
 )
+from ingest.wire.scalars import text_of
 
 Number = int | str | None
 
-_NO_TIME = (None, "", "null")
 _WHOLE = frozenset((int,))
 _LATEST_MS = canonical.LATEST // 1000
 _SNAPSHOTS: set[bool | str | None] = {True, "true", "first", "last", "incremental"}
@@ -395,7 +395,7 @@ def _is_unread(block: Source | Inner) -> bool:
     """Whether something stands where a time should, and is no whole number."""
     if whole(block.ts_us) is not None or whole(block.ts_ms) is not None:
         return False
-    return (block.ts_us or block.ts_ms) not in _NO_TIME
+    return text_of(block.ts_us or block.ts_ms) is not None
 
 
 def _micros_before_0_10(source: Source) -> int | None:

@@ -213,6 +213,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     # A run may have ended in the middle of a schema change, or a rebuild before it had reviewed
     # what waits.
     decisions.review_retyped(ledger)
+    _fold_late(ledger, request.resting)
     _finish(ledger)
     limit = publish_limit(ledger.warehouse, ledger.source, above=cursor.whole)
     backlog = backlog_of(ledger, cursor)
@@ -243,19 +244,40 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     _record_news(ledger, (*rows, *apart, *freed, *cursors))
     # A target that was brought forward alone before may have nothing left to do, which is no news.
     news = [row for row in rows if row.events or row.rejected or row.error is not None]
+    _fold_late(ledger, request.resting)
     return [Merged.of(row) for row in (*news, *apart)], _lets_in_more(_finish(ledger))
 
 
-def _finish(ledger: Ledger) -> list[Entry]:
-    """See approved schema changes through; gives what came of each. Rows whose events are read
-    otherwise, because a change that waits came after them, are folded again."""
+def _fold_late(ledger: Ledger, resting: Collection[tuple[str, str]]) -> None:
+    """Fold rows again whose events are read otherwise, because a schema change that waits came
+    after them. A target where that fails is parked, and tried again when it does not rest."""
     late = [entry for entry in ledger.entries.values() if entry.refold]
-    for table in sorted({entry.table for entry in late}, key=str):
-        if (route := ledger.route(table)) is not None:
-            # What the tables file wants otherwise by now is to be rebuilt, and read so then.
-            with suppress(TableError):
-                backfill(ledger, route)
-    ledger.save_entries([replace(entry, refold=False) for entry in late])
+    tables = sorted({entry.table for entry in late}, key=str)
+    folded = {table for table in tables if _folded(ledger, table, resting)}
+    ledger.save_entries([replace(e, refold=False) for e in late if e.table in folded])
+
+
+def _folded(ledger: Ledger, table: SourceTable, resting: Collection[tuple[str, str]]) -> bool:
+    """Fold the rows of a source table's target again; whether nothing is left to fold."""
+    if (route := ledger.route(table)) is None:
+        return True
+    if (route.source, route.target) in resting:
+        return False
+    try:
+        # What the tables file wants otherwise by now is to be rebuilt, and read so then.
+        with suppress(TableError):
+            backfill(ledger, route)
+    except Exception as error:
+        parked = ledger.progress_of(route).parked(described(error)[:2000], why="refold")
+        _record_news(ledger, [parked])
+        return False
+    if (progress := ledger.progress_of(route)).parked_for == "refold":
+        _record_news(ledger, [progress.unparked()])
+    return True
+
+
+def _finish(ledger: Ledger) -> list[Entry]:
+    """See approved schema changes through; gives what came of each."""
     return [finish(ledger, entry) for entry in ledger.unfinished()]
 
 
@@ -399,11 +421,14 @@ def _target_batch(
 def _asked_for(
     ledger: Ledger, batches: Mapping[str, TargetBatch], request: Request
 ) -> dict[str, TargetBatch]:
-    """The batches to apply now: those of targets that were asked for and do not rest."""
+    """The batches to apply now: those of targets that were asked for, do not rest and need not be
+    folded again first."""
     return {
         name: batch
         for name, batch in batches.items()
-        if request.asks_for(name) and not request.leaves(batch, ledger.progress_of(batch.route))
+        if request.asks_for(name)
+        if (progress := ledger.progress_of(batch.route)).parked_for != "refold"
+        if not request.leaves(batch, progress)
     }
 
 
@@ -473,7 +498,7 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
 def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:
     """Park the targets whose table is gone, masked otherwise or of no known kind, as a run with
     changes for them does: this must be said even if nothing is new for them. Gives those that are
-    parked."""
+    parked, and those whose rows could not be folded again."""
     routes = _routes_so_far(ledger)
     there = lowered(gold_tables(ledger.warehouse))
     done = {row.target for row in merged}
@@ -481,7 +506,8 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
     for (source, target), progress in ledger.progress_by_target.items():
         if source != ledger.source or target not in routes:
             continue
-        if target in done or not request.asks_for(target):
+        unfolded = progress.parked_for == "refold"
+        if (target in done and not unfolded) or not request.asks_for(target):
             continue
         masks = other_masks(routes[target], progress.contract)
         if progress.watermarks and target.lower() not in there:
@@ -492,6 +518,8 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
             rows.append(progress.parked(masks, why="masks"))
         elif progress.parked_for == "masks":
             rows.append(progress.unparked())
+        elif unfolded:
+            rows.append(progress)
     _record_news(ledger, rows)
     return [Merged.of(row) for row in rows if row.status == "parked"]
 

@@ -57,8 +57,8 @@ PROGRESS = (
 Outdated = Literal["decoding", "decoded", "unconfirmed", "rebuilding"]
 """Silver is being decoded again, or was, and the rebuild has to be confirmed; or the target is
 being made one of another kind."""
-ParkedFor = Literal["masks"]
-"""Rows are masked otherwise than the configuration has it."""
+ParkedFor = Literal["masks", "refold"]
+"""Rows are masked otherwise than the configuration has it, or could not be folded again."""
 Names = tuple[str | None, str | None, str | None]
 """Database, schema and table; no table for changes that name none."""
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from ingest.config.load import load
 from ingest.sql.tables.alter import statements
 from pipelines.gold import approvals
+from pipelines.gold import run as gold_run
 from pipelines.ledger import alter
 from pipelines.ledger.store import Ledger
 from pipelines.operations import decisions
@@ -352,3 +353,43 @@ def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
     assert project.ingest("ddl", "approve", waits["id"]).code == 0
     found = project.ingest("sql", "SELECT id, c FROM gold.shop_t ORDER BY id", "--json").records
     assert found == [{"id": 1, "c": 7}, {"id": 2, "c": 5}]
+
+
+@pytest.mark.slow
+def test_a_target_that_cannot_be_folded_again_waits_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DROP that waits comes late, and the row above it has no DEFAULT any more. While its rows
+    cannot be folded again the target is parked, and its neighbour is brought forward."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.write("conf/tables/shop.yml", "source: shop\ntables: [{from: '*'}]\n")
+
+    def put(table: str, id_: int, es: int) -> dict[str, Any]:
+        row, types = {"id": str(id_), "a": "x"}, {"id": "int", "a": "varchar(9)"}
+        return canal(table, "INSERT", row, es=T0 + es, id_=1, types=types)
+
+    def told() -> list[Any]:
+        query = "SELECT id, c FROM gold.shop_late ORDER BY id"
+        late = [(row["id"], row["c"]) for row in project.ingest("sql", query, "--json").records]
+        count = project.ingest("sql", "SELECT count(*) AS n FROM gold.shop_near", "--json")
+        return [late, count.records[0]["n"]]
+
+    added = canal_ddl("late", ADD.format("late"), es=T0 + 2000, id_=1)
+    project.land("1.jsonl", [put("late", 1, 1000), added, put("near", 1, 1000)])
+    project.land("2.jsonl", [put("late", 2, 5000)])
+    assert project.ingest("run").code == 0
+    dropped = canal_ddl("late", "ALTER TABLE late DROP COLUMN c", es=T0 + 4000, id_=1)
+    project.land("3.jsonl", [dropped, put("late", 3, 6000), put("near", 2, 6000)])
+    with monkeypatch.context() as patch:
+        patch.setattr(gold_run, "backfill", no_space)
+        for number in (3, 4):
+            answer = project.ingest("run")
+            assert (answer.code, "shop_late" in answer.err) == (1, True), answer.err
+            assert "no space left" in answer.err
+            assert told() == [[(1, 7), (2, 7), (3, None)], number - 1]
+            more = [put("late", number + 1, 7000), put("near", number, 7000)]
+            project.land(f"{number + 1}.jsonl", more)
+    assert project.ingest("run").code == 0
+    assert told() == [[(1, 7), (2, None), (3, None), (4, None), (5, None)], 4]
+    assert project.ingest("reconcile", "shop_late").code == 0

@@ -148,11 +148,13 @@ class Ledger:
         If a run was killed while it made the target, it left a table without any record. Nobody
         knows which source tables feed it, and which columns these share, until changes come again.
         And a target that the tables file wants otherwise than it was made has to be made anew
-        first.
+        first; where it names the table no more, it must do so again.
         """
         # Changes of a new generation wait until that is seen through.
         if entry.target is None or entry.recreates:
             return False
+        if self.without_route(entry):
+            return True
         progress = self.progress(entry.target)
         if progress is not None and self._made_otherwise(entry, progress):
             return True
@@ -160,6 +162,12 @@ class Ledger:
         if recorded or entry.target in self._columns_sent:
             return False
         return self.warehouse.exists("gold", entry.target)
+
+    def without_route(self, entry: Entry) -> bool:
+        """Whether the configuration does not say any more that the entry's table feeds its target,
+        which is there."""
+        there = entry.target is not None and self.warehouse.exists("gold", entry.target)
+        return there and self.route(entry.table) is None
 
     def _made_otherwise(self, entry: Entry, progress: Progress) -> bool:
         """Whether the tables file wants the entry's target otherwise than it was made."""

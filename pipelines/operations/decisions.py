@@ -139,6 +139,13 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
         named = label_of(entry.table)
         text = f"{entry.id} is of {named}, which waits for its rename: decide on that one first"
         raise ConfigError([Mistake("command line", None, text)])
+    if ledger.without_route(entry):
+        named = label_of(entry.table)
+        text = (
+            f"{entry.id} changes {entry.target}, which {named} does not feed any more: declare its "
+            "source and an entry for it again, or reject the change"
+        )
+        raise ConfigError([Mistake("command line", None, text)])
     if entry.status == "approved":
         return entry if ledger.too_early(entry) else complete(ledger, entry)
     blocked = _blocked(ledger, entry)

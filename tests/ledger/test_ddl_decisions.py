@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'}]\n"
 T0 = 1_700_000_000_000
-TABLE = ("early", "halfway", "filled", "shared", "soon", "plain", "beside")
+TABLE = ("early", "halfway", "filled", "shared", "soon", "plain", "beside", "left")
 ADD = "ALTER TABLE {} ADD COLUMN c int DEFAULT 7"
 SWAPPED = {"aside": 1, "through": 3}
 SWAP = "ALTER TABLE {} RENAME COLUMN a TO b, RENAME COLUMN b TO a"
@@ -309,6 +309,21 @@ def test_mistakes_touch_nothing(project: Project) -> None:
         assert (answer.code, answer.out) == (2, "")
         assert said in answer.err
     assert project.ingest("ddl", "list", "--json").records == before
+
+
+@pytest.mark.slow
+def test_a_table_that_is_declared_no_more_is_not_changed(project: Project) -> None:
+    """Nothing would be done, and the change would pass for applied."""
+    id_ = entry(project, "left")["id"]
+    project.write("conf/tables/shop.yml", TABLES.replace("'*'", "shop.plain"))
+    answer = project.ingest("ddl", "approve", id_)
+    said = f"{id_} changes shop_left, which shop.left does not feed any more: declare its source"
+    assert (answer.code, said in " ".join(answer.err.split())) == (2, True), answer.err
+    assert project.ingest("run").code == 0
+    assert entry(project, "left")["status"] == "pending"
+    project.write("conf/tables/shop.yml", TABLES)
+    assert project.ingest("ddl", "approve", id_).code == 0
+    assert rows(project, "left") == ROWS
 
 
 def test_what_must_wait_keeps_nothing_beside_it(project: Project) -> None:

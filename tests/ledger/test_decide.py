@@ -211,7 +211,9 @@ def test_what_failed_halfway_is_left_to_who_approves_it_again(
 
 
 def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
-    warehouse: Any = SimpleNamespace(config=None, exists=lambda _, target: target == "t")
+    routes: list[Any] = [SimpleNamespace(columns={}, exclude=())]
+    config = SimpleNamespace(route=lambda *_, **__: routes[-1])
+    warehouse: Any = SimpleNamespace(config=config, exists=lambda _, target: target == "t")
     store = Ledger(warehouse, "s", progress_by_target={})
     began = [
         entry("drop", 5, target="t", status="approved", effects=DROP),
@@ -236,6 +238,9 @@ def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
     known = replace(progress, watermarks={"shop.crate": Watermarks()})
     store.progress_by_target["s", "t"] = known
     assert unfinished() == ["drop", "again", "gone"]
+    # The tables file does not name the table any more, and nothing would be done.
+    routes.append(None)
+    assert unfinished() == ["again", "gone"]
 
 
 @pytest.mark.parametrize(

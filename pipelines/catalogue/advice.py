@@ -94,9 +94,10 @@ def _mysql(catalogue: Catalogue, format_: str) -> Iterator[str]:
     if settings.get("binlog_row_metadata", "FULL").upper() != "FULL" and format_ == "canal":
         yield "binlog_row_metadata=FULL lets the log itself name the columns."
     if not catalogue.may_replicate:
+        user = catalogue.user.replace("\\", "\\\\").replace("'", "''")
         yield (
             f"{catalogue.user} may not read the log: GRANT SELECT, RELOAD, SHOW DATABASES, "
-            f"REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{catalogue.user}'@'%';"
+            f"REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{user}'@'%';"
         )
     if catalogue.kind == "mariadb" and format_.startswith("debezium"):
         yield "Use Debezium's connector for MariaDB: the one for MySQL refuses its version."

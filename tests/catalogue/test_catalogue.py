@@ -129,6 +129,8 @@ def test_what_is_not_well_is_said_with_the_statement_that_mends_it() -> None:
     for text in ("log_bin=ON", "binlog_format=ROW", "binlog_row_image=FULL", "TO 'app'@'%'"):
         assert text in said
     assert "server_id" not in said
+    said = "\n".join(advice(replace(SHOP, user="o'hara"), "canal"))
+    assert "TO 'o''hara'@'%'" in said
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,8 @@ def test_a_person_is_gone_and_neighbours_are_whole(
     kept = [row for row in changes if (int(row["id"]), row["row"]) not in HERS]
     assert len(kept) < len(changes) and len(others) < len(before)
 
+    table = f"delta.`{project.folder}/warehouse/gold/person`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.checkpointInterval = '7')")
     asking = ("erase", "person", "--key", "id=7", "--reason", "she asked")
     answer = project.ingest("--json", *asking)
     assert answer.code == 2 and "nothing was touched" in answer.err
@@ -141,6 +143,8 @@ def test_a_person_is_gone_and_neighbours_are_whole(
     assert "what stays: 3 changes of others that came in those messages" in done.err
     assert "is proved; looked through after VACUUM: 4 messages in none of bronze" in done.err
     assert silver(project) == kept
+    held_every = spark.sql(f"SHOW TBLPROPERTIES {table} ('delta.checkpointInterval')").first()
+    assert held_every is not None and held_every["value"] == "7"
     left = held(project.folder / "warehouse")
     assert [text for text in CANARIES if text in left] == []
     sentences = rows(project, "SELECT error FROM gold._progress WHERE error IS NOT NULL")

@@ -32,9 +32,7 @@ from ingest.wire.contract import (
     equal_changes_of_a_row,
     repeats_without_key,
 )
-from ingest.wire.scalars import text_of
-
-Number = int | str | None
+from ingest.wire.scalars import Scalar, text_of
 
 _WHOLE = frozenset((int,))
 _LATEST_MS = canonical.LATEST // 1000
@@ -132,9 +130,9 @@ class Source(msgspec.Struct, gc=False):
 
     connector: str | None = None
     name: Any = None
-    ts_ms: Number = None
-    ts_us: Number = None
-    ts_ns: Number = None
+    ts_ms: Scalar = None
+    ts_us: Scalar = None
+    ts_ns: Scalar = None
     ts_sec: Any = None
     ts_usec: Any = None
     sec: Any = None
@@ -156,24 +154,24 @@ class Source(msgspec.Struct, gc=False):
     sequence: Any = None
     gtid: str | None = None
     file: str | None = None
-    pos: Number = None
-    row: Number = None
-    txId: Number = None
-    lsn: Number = None
-    scn: Number = None
-    commit_scn: Number = None
+    pos: Scalar = None
+    row: Scalar = None
+    txId: Scalar = None
+    lsn: Scalar = None
+    scn: Scalar = None
+    commit_scn: Scalar = None
     rs_id: str | None = None
-    ssn: Number = None
-    txSeq: Number = None
+    ssn: Scalar = None
+    txSeq: Scalar = None
     lcr_position: str | None = None
     change_lsn: str | None = None
     commit_lsn: str | None = None
-    event_serial_no: Number = None
-    ord: Number = None
-    commit_ts: Number = None
+    event_serial_no: Scalar = None
+    ord: Scalar = None
+    commit_ts: Scalar = None
     ts_hlc: str | None = None
     origin: Any = None
-    mod_number: Number = None
+    mod_number: Scalar = None
     value_capture_type: str | None = None
     pkNames: Any = None
     primary_keys: Any = None
@@ -182,7 +180,7 @@ class Source(msgspec.Struct, gc=False):
 class Transaction(msgspec.Struct, gc=False):
     """`transaction`, with `provide.transaction.metadata`."""
 
-    id: Number = None
+    id: Scalar = None
 
 
 class Inner(msgspec.Struct, gc=False):
@@ -441,7 +439,7 @@ def sent_micros(inner: Inner | Source, warnings: list[str]) -> int | None:
     return found
 
 
-def whole(number: Number) -> int | None:
+def whole(number: Scalar) -> int | None:
     """A number, which may come as text; None if it is none."""
     if number is None or number.__class__ is int:
         return number

@@ -21,7 +21,6 @@ from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import ColumnType, Event, Row
 from ingest.formats.debezium.envelope import (
-    Number,
     Source,
     family_of_connector,
     is_snapshot,
@@ -36,7 +35,7 @@ from ingest.values.jsontext import UNREADABLE, decoder, members
 from ingest.values.source_types import quoted_label, spark_type
 from ingest.wire.contract import TableName, TopLevel
 from ingest.wire.contradictions import refuse_rows
-from ingest.wire.scalars import PAYLOADS
+from ingest.wire.scalars import PAYLOADS, Scalar
 
 
 class _Column(msgspec.Struct, gc=False):
@@ -77,8 +76,8 @@ class _SchemaChange(msgspec.Struct, gc=False):
 class _Boundary(msgspec.Struct, gc=False):
     status: str
     id: str | int
-    ts_ms: Number = None
-    ts_us: Number = None
+    ts_ms: Scalar = None
+    ts_us: Scalar = None
     event_count: int | None = None
 
 

@@ -76,6 +76,7 @@ class _Members:
     def __init__(self, packing: _Packing) -> None:
         self._packing = packing
         self._member: Any = None
+        self._any = False
 
     @property
     def unfinished(self) -> bool:
@@ -86,11 +87,13 @@ class _Members:
         """What the next bytes of the archive hold."""
         while packed:
             if self._member is None:
-                # Writers of tapes and blocks pad with zeros after the last member.
-                packed = packed.lstrip(b"\0")
-                if not packed:
-                    return
+                if self._any:
+                    # Writers of tapes and blocks pad with zeros after the last member.
+                    packed = packed.lstrip(b"\0")
+                    if not packed:
+                        return
                 self._member = self._packing.new()
+                self._any = True
             yield from self._packing.unpack(self._member, packed)
             packed = b""
             if self._member.eof:
@@ -117,6 +120,7 @@ class Chunks:
     def __init__(self, stream: BinaryIO, name: str = "", *, most: int | None = None) -> None:
         self.damage: Damage | None = None
         self._stream = stream
+        self._begin = stream.tell() if stream.seekable() else None
         self._most = most
         self._packing = next(
             (packing for suffix, packing in _PACKINGS.items() if name.lower().endswith(suffix)),
@@ -125,7 +129,7 @@ class Chunks:
 
     def __iter__(self) -> Iterator[bytes]:
         if self._packing is None:
-            while chunk := self._stream.read(CHUNK):
+            while chunk := self._read():
                 yield chunk
             return
         pieces: list[bytes] = []
@@ -140,12 +144,20 @@ class Chunks:
         if size:
             yield b"".join(pieces)
 
+    def _read(self) -> bytes:
+        """The next CHUNK bytes, fewer only at the end. A mounted store may give fewer at a time,
+        and what comes of a file must not depend on how its bytes came."""
+        chunk = self._stream.read(CHUNK)
+        while len(chunk) < CHUNK and (more := self._stream.read(CHUNK - len(chunk))):
+            chunk += more
+        return chunk
+
     def _unpacked(self, packing: _Packing) -> Iterator[bytes]:
         """The content of every member, one after the other: archives may be concatenated."""
         members = _Members(packing)
         at = unpacked = 0
         step = _LEAST_STEP
-        while packed := self._stream.read(CHUNK):
+        while packed := self._read():
             start = 0
             while start < len(packed):
                 part = packed[start : start + step]
@@ -160,11 +172,34 @@ class Chunks:
                             self.damage = _bomb(self._allowed(at), at)
                             return
                 except _ERRORS as error:
-                    self.damage = Damage(f"damaged archive near byte {at}: {error}")
+                    yield from self._withheld(packing, at - len(part), given=unpacked)
+                    self.damage = _damaged(at, error)
                     return
                 step = _LEAST_STEP if unpacked - before > CHUNK else min(step * 2, packing.step)
         if members.unfinished:
             self.damage = Damage(f"the archive ends in the middle, at byte {at}")
+
+    def _withheld(self, packing: _Packing, sound: int, *, given: int) -> Iterator[bytes]:
+        """What stands before a damage that lies behind the first `sound` bytes of the archive, of
+        whose content `given` bytes have been given.
+
+        Bytes that cannot be unpacked give nothing of those before them. So the archive is read
+        anew, and what follows the sound bytes one byte after the other.
+        """
+        if self._begin is None:
+            return
+        self._stream.seek(self._begin)
+        members = _Members(packing)
+        at = unpacked = 0
+        while packed := self._stream.read(min(packing.step, sound - at) if at < sound else 1):
+            at += len(packed)
+            try:
+                for piece in members.content(packed):
+                    unpacked += len(piece)
+                    if unpacked > given:
+                        yield piece[max(0, len(piece) - (unpacked - given)) :]
+            except _ERRORS:
+                return
 
     @property
     def spare(self) -> int:
@@ -174,6 +209,13 @@ class Chunks:
 
     def _allowed(self, packed: int) -> int:
         return max(_GIGABYTE, RATIO * packed) if self._most is None else self._most
+
+
+def _damaged(at: int, error: Exception) -> Damage:
+    return Damage(
+        f"damaged archive near byte {at}: {error}; what follows is not read: bring a sound copy "
+        f"under another name"
+    )
 
 
 def _bomb(most: int, packed: int) -> Damage:

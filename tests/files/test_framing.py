@@ -170,6 +170,68 @@ def test_an_archive_damaged_in_the_middle() -> None:
     assert "damaged archive" in errors(found)[0][1]
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
+@pytest.mark.parametrize("zeros", [4096, 300_000])
+def test_an_archive_of_zeros_is_no_padding(suffix: str, zeros: int) -> None:
+    # What a crash leaves of a file whose size was written and whose bytes were not.
+    [(value, text)] = errors(read(bytes(zeros), "lines", f"a{suffix}"))
+    assert value == b""
+    assert text.startswith("damaged archive near byte ")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
+@pytest.mark.parametrize("lines", [3, 3_000, 300_000])
+def test_what_stands_before_a_damage_comes(suffix: str, lines: int) -> None:
+    noise = [zlib.crc32(b"%d" % n).to_bytes(4, "big").hex().encode() for n in range(lines)]
+    packed = PACKED[suffix](b"".join(line + b"\n" for line in noise)) + b"no member"
+    *good, last = read(packed, "lines", f"a{suffix}")
+    assert [record.value for record in good] == noise
+    assert text_of(last).startswith("damaged archive near byte ")
+    assert "; what follows is not read: " in text_of(last)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_wrong_checksum_takes_no_line_away(suffix: str) -> None:
+    # Nothing tells which line is damaged, and those of a long file have been given already.
+    if suffix == ".gz":
+        whole = bytearray(gzip.compress(b"a\nb\n"))
+        whole[-8] ^= 1
+    else:
+        whole = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(b"a\nb\n"))
+        whole[-1] ^= 1
+    *good, last = read(bytes(whole), "lines", f"a{suffix}")
+    assert [record.value for record in good] == [b"a", b"b"]
+    assert "damaged archive" in text_of(last)
+
+
+class Cut(io.BytesIO):
+    """Gives fewer bytes than it is asked for, as a pipe and a mounted store do."""
+
+    def __init__(self, content: bytes, most: int) -> None:
+        super().__init__(content)
+        self._most = most
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(min(size, self._most) if size and size > 0 else self._most)
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+@given(
+    most=st.integers(1, 30),
+    framing=st.sampled_from(tuple(FRAMINGS)),
+    content=st.binary(max_size=60),
+    damaged=st.integers(0, 80),
+)
+def test_records_do_not_depend_on_how_the_bytes_come(
+    suffix: str, most: int, framing: str, content: bytes, damaged: int
+) -> None:
+    packed = bytearray(PACKED[suffix](b"\xef\xbb\xbf" + content))
+    if damaged < len(packed):
+        packed[damaged] ^= 4
+    cut = records(Cut(bytes(packed), most), framing, name=f"a{suffix}")
+    assert list(cut) == read(bytes(packed), framing, f"a{suffix}")
+
+
 @pytest.mark.parametrize("suffix", PACKED)
 def test_whole(suffix: str) -> None:
     content = b"{\n}\r\n\n" * 100_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -156,8 +156,44 @@ def literals_over(pattern: str) -> list[tuple[str, ...]]:
     return shorter[: len(parts)]
 
 
+class PatternIndex:
+    """Patterns with wildcards, each with a number, found by how their first and their last part
+    begin: thousands of them are not gone through for each table."""
+
+    def __init__(self, patterns: Iterable[tuple[int, str]]) -> None:
+        self._found: dict[str, dict[str, list[tuple[int, str]]]] = {}
+        for number, pattern in patterns:
+            parts = _letters(pattern)
+            outer = _beginning(parts[0]) if len(parts) > 1 else ""
+            among = self._found.setdefault(outer, {})
+            among.setdefault(_beginning(parts[-1]), []).append((number, pattern))
+
+    def over(self, pattern: str) -> Iterator[tuple[int, str]]:
+        """Those that may mean all that `pattern` does: of no others `covers` is true."""
+        parts = _letters(pattern)
+        outer = _beginning(parts[0]) if len(parts) > 1 else ""
+        return self._beginning_like({outer}, _beginning(parts[-1]))
+
+    def of(self, db: str | None, schema: str | None, table: str) -> Iterator[tuple[int, str]]:
+        """Those that may mean a source table: of no others `matches` is true."""
+        return self._beginning_like({db or "", (schema if db is None else db) or ""}, table)
+
+    def _beginning_like(self, outer: set[str], last: str) -> Iterator[tuple[int, str]]:
+        ends = range(len(last) + 1)
+        for begun in {name[:end] for name in outer for end in range(len(name) + 1)}:
+            among = self._found.get(begun)
+            if among is not None:
+                for end in ends:
+                    yield from among.get(last[:end], ())
+
+
 _ANY, _ONE = "\ue000", "\ue001"
 """Letters that stand for `*` and `?`."""
+
+
+def _beginning(part: str) -> str:
+    """What stands before the first wildcard of a part."""
+    return part.partition(_ANY)[0].partition(_ONE)[0]
 
 
 def _letters(pattern: str) -> list[str]:

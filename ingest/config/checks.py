@@ -125,22 +125,21 @@ def _refusal(value: Any, options: Sequence[Option]) -> str:
 
 def shadowed_patterns(document: Document, tables: Tables) -> Iterator[Mistake]:
     """Patterns that never apply, because a later entry matches everything that they match."""
-    # Of the many that a database's catalogue gives, only those of one name are held against each
-    # other.
+    # Of the many that a database's catalogue gives, only those of one name, or that begin alike,
+    # are held against each other.
     named: dict[tuple[str, ...], tuple[int, str]] = {}
-    wild: list[tuple[int, str]] = []
     for j, entry in enumerate(tables.tables):
         for general in entry.patterns:
             names = literal(general)
-            if names is None:
-                wild.append((j, general))
-            else:
+            if names is not None:
                 named[names] = (j, general)
     for i, entry in enumerate(tables.tables):
         for number, pattern in enumerate(entry.patterns):
             alike = [named[names] for names in literals_over(pattern) if names in named]
             over = [
-                (j, general) for j, general in (*alike, *wild) if j > i and covers(general, pattern)
+                (j, general)
+                for j, general in (*alike, *tables.wild.over(pattern))
+                if j > i and covers(general, pattern)
             ]
             if over:
                 j, general = max(over)

@@ -104,7 +104,7 @@ def _last_entry(tables: Tables, db: str | None, schema: str | None, *, table: st
     outer = schema if db is None else db
     names = ((table,), (outer or "", table), (db or "", schema or "", table))
     last = max((tables.named.get(each, -1) for each in names), default=-1)
-    for number, pattern in tables.wild:
+    for number, pattern in sorted(tables.wild.of(db, schema, table), reverse=True):
         if number < last:
             break
         if matches(pattern, db=db, schema=schema, table=table):

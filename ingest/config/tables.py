@@ -32,7 +32,7 @@ from ingest.config.model import (
 )
 from ingest.config.settings import DdlChoice
 from ingest.ddl.risks import PolicyRisk
-from ingest.names import DEFAULT_TARGET, check_target, literal, parse_pattern
+from ingest.names import DEFAULT_TARGET, PatternIndex, check_target, literal, parse_pattern
 from ingest.sql.metadata import METADATA
 
 
@@ -129,14 +129,14 @@ class Tables(ConfigModel):
         }
 
     @cached_property
-    def wild(self) -> Sequence[tuple[int, str]]:
-        """The patterns with wildcards, each with the number of its entry, the last one first."""
-        return [
+    def wild(self) -> PatternIndex:
+        """The patterns with wildcards, each with the number of its entry."""
+        return PatternIndex(
             (number, pattern)
-            for number, entry in reversed(list(enumerate(self.tables)))
+            for number, entry in enumerate(self.tables)
             for pattern in entry.patterns
             if literal(pattern) is None
-        ]
+        )
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:

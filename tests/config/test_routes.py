@@ -430,6 +430,30 @@ def test_what_never_applies_is_found_by_names_and_by_wildcards(entries: list[lis
     assert found == never
 
 
+@pytest.mark.parametrize("pattern", ["farm_?.t{}", "farm{}.*", "*.t{}", "farm.t{}_??", "t{}_*"])
+def test_thousands_of_patterns_are_not_held_against_each_other(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each logical table of a database in shards."""
+    many = [{"from": pattern.format(f"{i:04}"), "target": f"t{i}"} for i in range(3_000)]
+    declared = tables({"from": "*"}, *many)
+    compared: list[str] = []
+
+    def counted(general: str, *special: str, **names: str | None) -> bool:
+        compared.append(general)
+        return covers(general, *special) if special else matches(general, **names)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ingest.config.checks.covers", counted)
+    monkeypatch.setattr("ingest.config.routes.matches", counted)
+    assert list(shadowed_patterns(Document("f", {}, {}), declared)) == []
+    for number in (0, 7, 2_999):
+        name = pattern.format(f"{number:04}").replace("*", "x").replace("?", "1")
+        db, _, table = name.rpartition(".")
+        assert target(declared, db or "d", None, table) == f"t{number}"
+    assert target(declared, "barn", None, "hens") == "barn_hens"
+    assert len(compared) < 4 * len(many)
+
+
 def test_thousands_of_tables_are_not_held_against_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

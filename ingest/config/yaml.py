@@ -48,6 +48,12 @@ _SPECIAL = re.compile(r"(?:^|[:,\[{-])\s+[*&{\[!|>%@`]")
 _QUOTED_WITHIN = re.compile(r"\w\(['\"]")
 """A value like `enum('a','b')`, which a comma ends within { } and [ ]."""
 _ANOTHER = ("but found another document", "did not find expected <document start>")
+_NO_TEXT = "expected UTF-8 text, got other bytes"
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in "str int float bool null map seq timestamp merge value".split()
+)
+"""The tags of the core schema, and those that the parser gives to plain texts by YAML 1.1."""
 _NO_CHARACTER = "found invalid Unicode character escape code"
 _PAIR = re.compile(
     r"(?<!\\)(?P<before>(?:\\\\)*)"
@@ -56,6 +62,10 @@ _PAIR = re.compile(
 _NO_ESCAPE = (
     r"between double quotes a \ begins an escape, and there is none like this one; put the text "
     "between single quotes, where it stands for itself"
+)
+_NO_MERGE = (
+    "YAML 1.2 has no merge keys: write the keys out; what many entries of a tables file share "
+    "stands in its `defaults`"
 )
 _QUOTE_IT = (
     "a value that begins with * & { [ ! | > % @ or a backtick must stand in quotes, "
@@ -96,7 +106,7 @@ def read(
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
-        return _unreadable(file, line, "expected UTF-8 text, got other bytes")
+        return _unreadable(file, line, _NO_TEXT)
     except OSError as error:
         return _unreadable(file, None, f"cannot be read: {error.strerror}")
     return parse(file, text, environ=environ, scopes=scopes)
@@ -115,8 +125,13 @@ def parse(
             node = loader.get_single_node()
         finally:
             loader.dispose()
+    except UnicodeEncodeError as error:
+        # What is no UTF-8 in a word of the command line.
+        return _unreadable(file, text.count("\n", 0, error.start) + 1, _NO_TEXT)
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        # The parser in C counts bytes, that in Python characters.
+        whole = text if _LOADER is yaml.SafeLoader else text.encode().decode("latin-1")
+        line = whole.count("\n", 0, error.position) + 1
         return _unreadable(file, line, f"not YAML: {error.reason}")
     except yaml.MarkedYAMLError as error:
         if error.problem == _NO_CHARACTER and (whole := _PAIR.sub(_paired, text)) != text:
@@ -223,6 +238,8 @@ def _held(file: str) -> tuple[str, str | None]:
     wrong."""
     if not file.startswith("/"):
         return "", "expected the whole path of a file, which begins with /"
+    if "\0" in file:
+        return "", "expected the path of a file, got a text that is none"
     try:
         with open(file, "rb") as opened:
             held = opened.read(_LARGEST_SECRET + 1)
@@ -253,8 +270,9 @@ class _Reader:
         self._open: set[int] = set()
 
     def value(self, node: Any, place: Place) -> Any:
-        if not node.tag.startswith("tag:yaml.org,2002:"):
-            tag = "a tag, not shown here" if names_a_secret(place) else f"the tag `{node.tag}`"
+        if node.tag not in _TAGS:
+            written = node.tag.replace("tag:yaml.org,2002:", "!!", 1)
+            tag = "a tag, not shown here" if names_a_secret(place) else f"the tag `{written}`"
             wanted = f"expected a plain value, got {tag}; a value that begins with ! must stand in"
             self._wrong(node, f"{wanted} quotes", place)
             return None
@@ -284,6 +302,9 @@ class _Reader:
                 continue
             key = str(key_node.value)
             here = (*place, key)
+            if key_node.tag.endswith(":merge"):
+                self._wrong(key_node, f"`{dotted(here)}`: {_NO_MERGE}", place or here)
+                continue
             if key in found:
                 self._wrong(key_node, f"`{key}` is already given on line {self.lines[here]}")
                 continue

@@ -40,6 +40,9 @@ from ingest.config.yaml import parse
         ("a:", {}, None),
         ("a: ''", {}, ""),
         ("a: !!str 12", {}, "12"),
+        ("a: !!int 12", {}, 12),
+        ("a: !!map {b: !!seq [c]}", {}, {"b": ["c"]}),
+        ("a: {'<<': b}", {}, {"<<": "b"}),
         ("a: &x [1, 2]", {}, [1, 2]),
         ("b: &x {c: d}\na: *x", {}, {"c": "d"}),
         ("\ufeffa: b", {}, "b"),
@@ -90,6 +93,13 @@ def test_values(text: str, environ: dict[str, str], expected: Any) -> None:
         ("a: 1\n...\nb: 2\n", 3, "expected one document, got another that begins here"),
         ("a: {b: {c: d(1,2)}}\n", 1, "`a.b.c`: put d(1,2) in quotes"),
         ("a: 1\n{b: 1}: 2\n", 2, "expected a key, got a list or mapping"),
+        ("# 订单订单订单\n\n\n\nb: \x01\nc: 1\n", 5, "control characters are not allowed"),
+        ("a: 1\nb: \udcff\n", 2, "expected UTF-8 text, got other bytes"),
+        ("a: 1\nb: !!binary aGk=\n", 2, "got the tag `!!binary`; a value that begins with ! must"),
+        ("a: 1\nb: !!set {c, d}\n", 2, "got the tag `!!set`; a value that begins with ! must"),
+        ("a: 1\npassword: !!canary x\n", 2, "got a tag, not shown here"),
+        ("a: 1\nb:\n  <<: {c: 1}\n", 3, "`b.<<`: YAML 1.2 has no merge keys"),
+        ('a: 1\nb: "${file:/c\\0d}"\n', 2, "expected the path of a file, got a text that is none"),
     ],
 )
 def test_yaml_that_is_wrong_names_its_line(text: str, line: int, part: str) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
+from ingest.config.mistakes import shown
+
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _TIME = re.compile(r"([1-9]\d{0,5}) (second|minute|hour|day)s?")
 _EVENTS = re.compile(r"([1-9]\d{0,8}) events?")
@@ -25,7 +27,8 @@ def _duration(value: Any) -> Any:
         return None
     seconds = _seconds(value) if isinstance(value, str) else None
     if seconds is None:
-        raise ValueError(f"expected a time like `15 minutes`, `6 hours` or `2 days`, got `{value}`")
+        wanted = "expected a time like `15 minutes`, `6 hours` or `2 days`"
+        raise ValueError(f"{wanted}, got {shown(value)}")
     return seconds
 
 
@@ -75,7 +78,7 @@ def _cadence(value: Any) -> Any:
     if len(seconds) + len(events) < len(parts) or len(seconds) > 1 or len(events) > 1:
         raise ValueError(
             "expected a time like `5 minutes`, a number like `10000 events`, or both as "
-            f"`5 minutes | 10000 events`, got `{value}`"
+            f"`5 minutes | 10000 events`, got {shown(value)}"
         )
     return Cadence(seconds=seconds[0] if seconds else None, events=events[0] if events else None)
 

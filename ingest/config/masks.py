@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from ingest.config.mistakes import shown
 from ingest.config.spark_types import spark_column_type
 from ingest.config.yaml import Scopes, kept_secret
 
@@ -76,7 +77,7 @@ def column_options(given: Any) -> ColumnOptions:
         mask = next((mode for mode in _MODES if mode == written), None)
         if mask is None:
             listed = f"{', '.join(_MODES[:-1])} or {_MODES[-1]}"
-            raise ValueError(f"`mask`: expected {listed}, got `{written}`")
+            raise ValueError(f"`mask`: expected {listed}, got {shown(written)}")
     type_ = given.get("type")
     if "type" in given and (not isinstance(type_, str) or not type_):
         raise ValueError("`type`: expected a Spark type")
@@ -121,8 +122,12 @@ def found_secret(
     found = _REFERENCE.fullmatch(given)
     assert found is not None, "the settings have been checked"
     if found["name"]:
-        text = environ.get(found["name"], "").encode()
         place = f"the environment variable {found['name']}"
+        try:
+            text = environ.get(found["name"], "").encode()
+        except UnicodeEncodeError:
+            wanted = f"expected a secret in {place}"
+            raise ValueError(f"{wanted}, got bytes that are no UTF-8") from None
     elif found["scope"]:
         place = f"{found['scope']}/{found['key']} of the secret scopes"
         try:
@@ -135,6 +140,9 @@ def found_secret(
             text = (root / found["file"]).read_bytes().rstrip(b"\r\n")
         except OSError as error:
             raise ValueError(f"expected a secret in {place}, got: {error.strerror}") from None
+        except ValueError:
+            wanted = f"expected a secret in {place}"
+            raise ValueError(f"{wanted}, got: a path with a NUL in it") from None
     if len(text) < _SHORTEST:
         raise ValueError(
             f"expected a secret of at least {_SHORTEST} bytes in {place}, got {len(text) or 'none'}"

@@ -17,6 +17,7 @@ from ingest.config.yaml import Place, dotted, names_a_secret
 _KEYS_WITH_VALUES = "keys with values"
 _EXPECTED = {
     "string_type": "text",
+    "string_unicode": "text in UTF-8",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "tuple_type": "a list",
@@ -30,7 +31,13 @@ _WORD = re.compile(r"'([^']*)'|(\d+)")
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Place, str]]:
-    """The place and the sentence of each finding about `model`."""
+    """The place and the sentence of each finding about `model`, which repeats no login of an
+    address, wherever that was written."""
+    for place, text in _sentences(error, model):
+        yield place, LOGIN.sub("[hidden]", text) if "@" in text else text
+
+
+def _sentences(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Place, str]]:
     for found in error.errors(include_url=False):
         kind, place, given = found["type"], found["loc"], found["input"]
         got = "something else, not shown here" if names_a_secret(place) else shown(given)

@@ -74,9 +74,11 @@ def rule_error(text: str) -> PydanticCustomError:
 def each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuses a name that occurs twice, letter by letter: topics and queues whose names differ in
     case are two."""
-    for i, name in enumerate(names):
-        if name in names[:i]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
             raise ValueError(f"`{name}` stands twice")
+        seen.add(name)
     return names
 
 

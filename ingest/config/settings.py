@@ -79,7 +79,7 @@ def _days(value: Any) -> Any:
     """`90 days` as a number of days."""
     found = re.fullmatch(r"([1-9]\d{0,4}) days?", value) if isinstance(value, str) else None
     if found is None and value is not None:
-        raise ValueError(f"expected a number of days like `90 days`, got `{value}`")
+        raise ValueError(f"expected a number of days like `90 days`, got {shown(value)}")
     return int(found[1]) if found is not None else None
 
 

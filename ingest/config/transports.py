@@ -32,6 +32,8 @@ Listed = Annotated[tuple[Item, ...], AfterValidator(each_once), AfterValidator(s
 _KAFKA_TOPIC = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}")
 _ROCKETMQ_TOPIC = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
 _QUEUE_BYTES = 255
+_MOST_NAMED = 10
+"""How many names a mistake lists, or is about, of a list that may have thousands."""
 
 
 def _servers(text: str) -> str:
@@ -134,10 +136,17 @@ def _offsets_of_others(offsets: Any, read: Any, key: str) -> Iterator[Broken]:
     """Names to which `starting_offsets` gives offsets and which `key` does not list, all as
     written."""
     names = [name for _, name in texts(read)]
-    for name in offsets if isinstance(offsets, dict) and names else ():
-        if name not in names:
-            text = f"`{name}` is not read; expected of `{key}` {listed(names)}"
-            yield ("starting_offsets",), text + nearest(name, names)
+    known = set(names)
+    given = list(offsets) if isinstance(offsets, dict) and names else []
+    others = [name for name in given if name not in known]
+    for name in others[:_MOST_NAMED]:
+        many = f"one of the {len(names)} names of `{key}`"
+        wanted = many if len(names) > _MOST_NAMED else f"of `{key}` {listed(names)}"
+        text = f"`{name}` is not read; expected {wanted}"
+        yield ("starting_offsets",), text + nearest(name, names)
+    more = len(others) - _MOST_NAMED
+    if more > 0:
+        yield ("starting_offsets",), f"{more} other names are not read"
 
 
 def _regex(text: str) -> str:

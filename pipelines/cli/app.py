@@ -402,7 +402,7 @@ def inspect(
     from pipelines.cli.source_tables import SourceTables
 
     declared = None if source is None else call.config.sources[call.sources([source])[0]]
-    numbers = [int(text) for text in limits if text.isdecimal()]
+    numbers = [text for text in limits if text.isdecimal()]
     given["limits"] = tuple(text for text in limits if not text.isdecimal())
     messages, first = None, inspection.first(numbers)
     if newest or oldest or (numbers and declared is not None and not files):

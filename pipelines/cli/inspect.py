@@ -67,15 +67,19 @@ def inspect(
     return _silver_rows(islice(taken, first), spec, epoch)
 
 
-def first(numbers: Sequence[int]) -> int | None:
+def first(numbers: Sequence[str]) -> int | None:
     """How many messages to look at; None where no number is given.
 
     Raises ConfigError where it is none of 1 to 1,000: those of a source are held in memory.
     """
-    if numbers and not 1 <= numbers[-1] <= LOOKED_AT_MOST:
-        text = f"`--limit`: expected 1 to {LOOKED_AT_MOST:,} messages, got {numbers[-1]:,}"
+    if not numbers:
+        return None
+    # Python reads no number of thousands of digits.
+    digits = numbers[-1].lstrip("0")
+    if len(digits) > len(str(LOOKED_AT_MOST)) or not 1 <= int(digits or 0) <= LOOKED_AT_MOST:
+        text = f"`--limit`: expected 1 to {LOOKED_AT_MOST:,} messages, got {numbers[-1]}"
         raise ConfigError([Mistake("command line", None, text)])
-    return numbers[-1] if numbers else None
+    return int(digits)
 
 
 def sampled(source: Source, root: Path, limit: int | None, *, newest: bool) -> list[Message]:

@@ -126,6 +126,12 @@ def test_one_text_is_taken_apart_as_a_shell_would(project: Project) -> None:
         ),
         (["as-of", "items", "--time", ""], "`--time`: expected a date or time like"),
         (["run", "--max-wait", "-1"], "-1.0 is not in the range x>=0"),
+        (["inspect", "--limit", "9" * 5000], "`--limit`: expected 1 to 1,000 messages, got 999"),
+        (
+            ["inspect", "--keys", "a: [\udcff]"],
+            "line: expected UTF-8 text, got other bytes",
+        ),
+        (["inspect", "--default-table", "\udcff"], "expected text in UTF-8, got `\\udcff`"),
     ],
 )
 def test_mistakes_in_the_command_are_code_2(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -379,6 +380,33 @@ def test_offsets_of_a_queue_that_is_not_read(conf: Conf) -> None:
     rabbitmq = "rabbitmq: {servers: 'h:1', password: x, queues: [q], starting_offsets: {p: 5}}\n"
     assert one(conf, f"name: s\n{rabbitmq}") == [
         (2, "`rabbitmq.starting_offsets`: `p` is not read; expected of `queues` q")
+    ]
+
+
+def test_offsets_of_many_topics_that_are_not_read_are_told_in_a_few_lines(conf: Conf) -> None:
+    """As after a prefix was changed: each of thousands of names would be compared with each."""
+    topics = ", ".join(f"new.t{i}" for i in range(3_000))
+    offsets = json.dumps({f"old.t{i}": {"0": 5} for i in range(3_000)})
+    said = f"bootstrap_servers: 'h:1', topics: [{topics}], starting_offsets: '{offsets}'"
+    *first, last = one(conf, f"name: s\nkafka: {{{said}}}\n")
+    assert first[0] == (
+        2,
+        "`kafka.starting_offsets`: `old.t0` is not read; expected one of the 3000 names of "
+        "`topics`; nearest: new.t0",
+    )
+    assert last == (2, "`kafka.starting_offsets`: 2990 other names are not read")
+    assert len(first) == 10
+
+
+def test_a_value_of_another_kind_is_called_that(conf: Conf) -> None:
+    assert one(
+        conf, "name: s\nkafka: {bootstrap_servers: 'h:1', topics: [t], max_delay: {a: [b]}}\n"
+    ) == [
+        (
+            2,
+            "`kafka.max_delay`: expected a time like `15 minutes`, `6 hours` or `2 days`, got keys "
+            "with values",
+        )
     ]
 
 
@@ -871,7 +899,7 @@ def test_mistakes_of_the_environment_and_the_command_line_name_them(conf: Conf) 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{bronze: 30}", "`retention.bronze`: expected a number of days like `90 days`, got `30`"),
+        ("{bronze: 30}", "`retention.bronze`: expected a number of days like `90 days`, got 30"),
         ("{silver: 0 days, bronze: 1 day}", "got `0 days`"),
         ("{gold: 1 day}", "`retention.gold`"),
         (

@@ -15,7 +15,7 @@ from ingest.errors import ConfigError
 
 PEPPER = "a pepper that nobody guesses"
 SOURCE = "name: crm\nformat: canal\nfiles: {path: 'landing/*.jsonl'}\n"
-ENVIRON = {"PEPPER": PEPPER}
+ENVIRON = {"PEPPER": PEPPER, "NO_TEXT": "\udcff" * 20}
 
 
 def config(folder: Path, entry: str, *, settings: str = "mask_secret: env:PEPPER\n") -> Config:
@@ -116,6 +116,8 @@ def test_masks_that_are_refused(tmp_path: Path, entry: str, expected: str) -> No
         ("", "a mask by hash or tokens takes a secret; set `mask_secret` in ingest.yml"),
         ("mask_secret: env:NONE\n", "in the environment variable NONE, got none"),
         ("mask_secret: file:none\n", "none, got: No such file or directory"),
+        ('mask_secret: "file:a\\0b"\n', "got: a path with a NUL in it"),
+        ("mask_secret: env:NO_TEXT\n", "environment variable NO_TEXT, got bytes that are no UTF-8"),
         ("mask_secret: file:short\n", "at least 16 bytes"),
         (
             "mask_secret: secret:masks/none\n",

@@ -191,15 +191,20 @@ class Chunks:
         self._stream.seek(self._begin)
         members = _Members(packing)
         at = unpacked = 0
-        while packed := self._stream.read(min(packing.step, sound - at) if at < sound else 1):
-            at += len(packed)
-            try:
-                for piece in members.content(packed):
-                    unpacked += len(piece)
-                    if unpacked > given:
-                        yield piece[max(0, len(piece) - (unpacked - given)) :]
-            except _ERRORS:
-                return
+        while packed := self._read():
+            start = 0
+            while start < len(packed):
+                size = min(packing.step, sound - at) if at < sound else 1
+                part = packed[start : start + size]
+                start += len(part)
+                at += len(part)
+                try:
+                    for piece in members.content(part):
+                        unpacked += len(piece)
+                        if unpacked > given:
+                            yield piece[max(0, len(piece) - (unpacked - given)) :]
+                except _ERRORS:
+                    return
 
     @property
     def spare(self) -> int:

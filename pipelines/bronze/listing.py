@@ -7,6 +7,7 @@ import glob
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from io import FileIO
 
@@ -31,6 +32,7 @@ _TOKEN = re.compile(
 _END = re.compile(r"\\[Zz]\Z")
 """What fnmatch puts at the end of an expression, depending on Python's version."""
 _MOST_READ = 1 << 20
+_NO_FILE = "it is a pipe, a socket or a device, and no file"
 _PARTS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
 
 
@@ -55,7 +57,8 @@ def list_local(
         raise _folder(source, pattern)
     listed = []
     unreadable = []
-    for path in glob.iglob(pattern, recursive=True):
+    # A pattern with two `**` gives a file once for each way in which it matches.
+    for path in dict.fromkeys(glob.iglob(pattern, recursive=True)):
         if not _is_text(path):
             unreadable.append(Unreadable(known_by(path, root), "its name is not UTF-8; rename it"))
             continue
@@ -66,8 +69,11 @@ def list_local(
         except OSError as error:
             unreadable.append(Unreadable(known_by(path, root), error.strerror or str(error)))
             continue
-        if not os.path.isdir(path):
+        if stat.S_ISREG(found.st_mode):
             listed.append(Listed(known_by(path, root), found.st_size, found.st_mtime_ns))
+        elif not stat.S_ISDIR(found.st_mode):
+            # Opening a pipe waits for who writes to it.
+            unreadable.append(Unreadable(known_by(path, root), _NO_FILE))
     return listed, unreadable
 
 

@@ -377,6 +377,27 @@ def test_a_name_that_is_no_text_is_named_and_the_rest_goes_on(landing: Path) -> 
     assert bad == [Unreadable(odd, "its name is not UTF-8; rename it")]
 
 
+def test_a_file_that_a_pattern_reaches_by_several_ways_is_listed_once(landing: Path) -> None:
+    put(landing / "part/day/part/a.jsonl", b"a0\n", modified=1)
+    put(landing / "part/b.jsonl", b"b0\n", modified=2)
+    both = [f"{landing}/part/{name}" for name in ("b.jsonl", "day/part/a.jsonl")]
+    for pattern in ("**/**/*.jsonl", "**/part/**/*.jsonl"):
+        listed, bad = list_local("shop", f"{landing}/{pattern}")
+        assert (sorted(file.path for file in listed), bad) == (both, [])
+
+
+def test_what_is_no_file_is_named_and_never_waited_for(landing: Path) -> None:
+    (landing / "a.jsonl").touch()
+    os.mkfifo(landing / "pipe.jsonl")
+    (landing / "zeros.jsonl").symlink_to("/dev/zero")
+    listed, bad = list_local("shop", f"{landing}/*.jsonl")
+    assert [file.path for file in listed] == [f"{landing}/a.jsonl"]
+    assert sorted(bad) == [
+        Unreadable(f"{landing}/{name}.jsonl", "it is a pipe, a socket or a device, and no file")
+        for name in ("pipe", "zeros")
+    ]
+
+
 def test_a_missing_folder_is_one_clear_sentence(tables: Warehouse, landing: Path) -> None:
     with pytest.raises(PlatformError) as error:
         ingest_source(tables, files(landing / "none/**/*.jsonl"))

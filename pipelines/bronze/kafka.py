@@ -173,7 +173,8 @@ def _waits_for_more(source: Source, offsets: SourceOffsets, held: Held | None) -
     if kafka.min_offsets_per_batch <= 1 or held is None:
         return False
     read, ended = offsets.read(), offsets.last_batch()
-    if read is None or ended is None or time.time() - ended >= (kafka.max_delay or 0):
+    # If the clock was set back since the last batch, nobody waits for it.
+    if read is None or ended is None or not 0 <= time.time() - ended < (kafka.max_delay or 0):
         return False
     waits = sum(wait.end - wait.start for wait in _beyond(held.spans, read, kafka))
     return waits < kafka.min_offsets_per_batch

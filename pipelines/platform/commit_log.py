@@ -61,10 +61,13 @@ class CommitFile(NamedTuple):
 def clear_failed_creation(log: Path) -> None:
     """Remove what a failed creation left, say for want of space: Delta takes a log for that of a
     table even if it only holds the draft of a commit. A young draft may belong to another process
-    that is just creating the table, and is waited for."""
+    that is just creating the table, and is waited for; not longer than that, since the clock that
+    gave it its time may be ahead of this machine's."""
+    began = time.monotonic()
     while drafts := [file for file in log.glob(".*") if not any(log.glob("*.json"))]:
         with suppress(FileNotFoundError):
-            if time.time() - max(file.stat().st_mtime for file in drafts) > _DRAFT:
+            age = time.time() - max(file.stat().st_mtime for file in drafts)
+            if max(age, time.monotonic() - began) > _DRAFT:
                 for file in drafts:
                     file.unlink()
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -33,7 +34,8 @@ from ingest.files.record import Record as IngestRecord
 from pipelines.bronze import kafka as bronze_kafka
 from pipelines.bronze.by_offset.source import Partition, Span
 from pipelines.bronze.kafka import waiting
-from pipelines.bronze.kafka_topics import topics_of
+from pipelines.bronze.kafka_topics import Held, topics_of
+from pipelines.bronze.lost_offsets import SourceOffsets
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze, Sampling, Waiting
 from pipelines.bronze.transports import transport_of
@@ -277,6 +279,23 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def test_a_clock_that_was_set_back_lets_no_source_wait(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "bronze/shop"
+    for name, text in (("offsets/0", 'v1\n{}\n{"a":{"0":3}}'), ("commits/0", "v1\n{}")):
+        (checkpoint / name).parent.mkdir(parents=True)
+        (checkpoint / name).write_text(text)
+    source = topics("nobody:9092", "a", min_offsets_per_batch=100, max_delay="1 hour")
+    held = Held({}, {Partition("a", 0): Span(0, 5)})
+
+    def waits(ended: float) -> bool:
+        os.utime(checkpoint / "commits/0", (ended, ended))
+        offsets = SourceOffsets(tables_in(tmp_path), source, str(checkpoint))
+        return bronze_kafka._waits_for_more(source, offsets, held)
+
+    now = time.time()
+    assert [waits(now + ago) for ago in (-7_200, -60, 7_200)] == [False, True, False]
 
 
 def test_a_missing_broker_is_one_quick_sentence(tables: Warehouse) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from pipelines.platform import commit_log
 from pipelines.platform.commit_log import CHECKED
 from pipelines.platform.warehouse import Warehouse
 from tests.support.tables import tables_in
@@ -152,3 +155,24 @@ def test_columns_are_asked_for_again_where_a_commit_defines_the_table_anew(
     for version in range(6, 100):
         commit(warehouse, version)
     assert columns() == ["v5"]
+
+
+def test_a_failed_creation_is_cleared_whatever_time_its_draft_has(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_log, "_DRAFT", 0.2)
+    log = warehouse.folder("gold", "t") / "_delta_log"
+    log.mkdir(parents=True)
+    # The clock of a file server is ahead, or this machine's was set back since.
+    for later in (-3_600, 3_600):
+        draft = log / ".00000000000000000000.json.tmp"
+        draft.touch()
+        os.utime(draft, (time.time() + later,) * 2)
+        cleared = threading.Thread(
+            target=commit_log.clear_failed_creation, args=(log,), daemon=True
+        )
+        cleared.start()
+        cleared.join(10)
+        assert not cleared.is_alive()
+        assert not log.exists()
+        log.mkdir()

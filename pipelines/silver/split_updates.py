@@ -16,6 +16,7 @@ from ingest.config.sources import Source
 from ingest.decode.spec import scheme
 from ingest.events import SILVER
 from ingest.formats import FORMATS
+from ingest.sql.delivery import DELIVERY
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.counts import Counts
 
@@ -43,6 +44,22 @@ def join_split_updates(
     return joined
 
 
+def join_left_apart(warehouse: Warehouse, source: Source, *, to: int) -> int:
+    """Append, as batch `to`, the pairs of which silver has both halves and that nobody joined;
+    gives how many. A killed run leaves them if its batch is not offered again."""
+    silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
+    joined = silver.where(F.array_contains("warnings", _JOINED)).select(*DELIVERY)
+    pairs = _pairs(silver.where(F.array_contains("warnings", _SPLIT)))
+    pairs = pairs.join(joined, [*DELIVERY], "left_anti")
+    pairs = pairs.withColumn("batch", F.lit(to).cast("bigint"))
+    pairs = pairs.select([column.name for column in SILVER])
+    count = pairs.count()
+    if count:
+        once = ("silver/pairs", warehouse.next_version("silver", "cdc"))
+        warehouse.append(pairs, "silver", "cdc", once=once, note=to)
+    return count
+
+
 def completed_pairs(
     warehouse: Warehouse,
     source: Source,
@@ -67,8 +84,9 @@ def completed_pairs(
     return _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))
 
 
-def _pairs(split_updates: DataFrame, batch: int) -> DataFrame:
-    """The after-halves that have a before-half, joined, if one of the two is in `batch`."""
+def _pairs(split_updates: DataFrame, batch: int | None = None) -> DataFrame:
+    """The after-halves that have a before-half, joined; of those of which one half is in `batch`,
+    if that is given."""
     first = (
         split_updates.where("kind = 'fragment'")
         .groupBy(*_PAIR)
@@ -79,9 +97,9 @@ def _pairs(split_updates: DataFrame, batch: int) -> DataFrame:
     )
     second = split_updates.where("kind = 'change' AND before IS NULL")
     same = [second[name].eqNullSafe(first[name]) for name in _PAIR]
-    joined = second.join(first, on=same, how="inner").where(
-        (second["batch"] == batch) | (first["came"] == batch)
-    )
+    joined = second.join(first, on=same, how="inner")
+    if batch is not None:
+        joined = joined.where((second["batch"] == batch) | (first["came"] == batch))
     changed = F.to_json("half.key") != F.to_json(second["key"])
     replaced = {
         "before": F.col("half.before"),

@@ -45,7 +45,7 @@ from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
 from pipelines.silver.chunks import chunks_wait, expect_chunks, join_chunks
 from pipelines.silver.counts import Counts, count, counts_in, observed
-from pipelines.silver.split_updates import join_split_updates
+from pipelines.silver.split_updates import join_left_apart, join_split_updates
 from pipelines.telemetry.activity import ChangeTimes
 
 INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
@@ -117,13 +117,17 @@ def decode_source(
         if is_remote():
             rows = warehouse.read("silver", "cdc").where(F.col("batch") > before)
             written = [count(rows.where(F.col("source") == source.name))]
+        begun_anew = (Path(checkpoint) / _BEGUN_ANEW).exists()
+        if begun_anew and source.splits_updates and not stop():
+            # The batch that a killed run had not joined is offered no more.
+            pairs = join_left_apart(warehouse, source, to=last_batch(warehouse) + 1)
+            written.append(Counts(rows=pairs))
         if sharded and not stop():
             came = any(counts.shards for counts in written)
             span = (before, last_batch(warehouse))
             written += [
                 Counts(rows=join_chunks(warehouse, source, checkpoint, span=span, came=came))
             ]
-        begun_anew = (Path(checkpoint) / _BEGUN_ANEW).exists()
         if not stop():
             write_whole(Path(checkpoint) / _UP_TO, bronze.encode())
             (Path(checkpoint) / _BEGUN_ANEW).unlink(missing_ok=True)

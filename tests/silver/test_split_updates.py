@@ -93,3 +93,52 @@ def test_a_pair_is_joined_by_the_run_after_one_that_was_killed(
     ]
     kinds = warehouse.read("silver", "cdc").where("source = 'zoo' AND kind <> 'schema'")
     assert sorted(row["batch"] for row in kinds.select("batch").collect()) == [1, 2, 4]
+
+
+@pytest.mark.slow
+def test_a_pair_that_a_killed_run_left_apart_is_joined_where_the_stream_begins_anew(
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A source that rests after a kill until bronze's log is shorter: its last batch is offered no
+    more, and its messages are left out, since silver has them."""
+    project = Project(tmp_path, capsys.readouterr)
+    for name, format_ in (("zoo", "dataworks"), ("farm", "canal")):
+        project.write(
+            f"conf/sources/{name}.yml",
+            f"name: {name}\nformat: {format_}\nfiles: {{path: landing/{name}-*.jsonl}}\n",
+        )
+    config = load(tmp_path / "conf", environ={})
+    warehouse = Warehouse(config, spark)
+
+    def decode(name: str) -> stream.Silver:
+        bronze.ingest_source(warehouse, config.sources[name])
+        return stream.decode_source(warehouse, config.sources[name])
+
+    def killed(*_: Any, **__: Any) -> int:
+        raise RuntimeError("killed")
+
+    old, new = {"id": 1, "beast": "lion"}, {"id": 2, "beast": "lion"}
+    project.land("zoo-1.jsonl", [_half("UPDATE_BEFOR", 7, old, None)])
+    decode("zoo")
+    table = warehouse.folder("bronze", "messages")
+    interval = "SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+    spark.sql(f"ALTER TABLE delta.`{table}` {interval}")
+    project.land("zoo-2.jsonl", [_half("UPDATE_AFTER", 7, None, new)])
+    with monkeypatch.context() as patch, pytest.raises(PySparkException):
+        patch.setattr(stream, "join_split_updates", killed)
+        decode("zoo")
+    project.land("farm-1.jsonl", [_cow()])
+    decode("farm")
+    # As Delta does with commits that are older than `delta.logRetentionDuration`.
+    log = table / "_delta_log"
+    for file in sorted(log.glob("*.json"))[:-1]:
+        for each in (file, *log.glob(f"*{file.stem}*.crc")):
+            each.unlink(missing_ok=True)
+    assert decode("zoo").begun_anew
+    assert not decode("zoo").begun_anew
+    joined = warehouse.read("silver", "cdc").where("array_contains(warnings, 'joined_update')")
+    found = [(row["key_before"], row["key"]) for row in joined.collect()]
+    assert found == [({"id": "1"}, {"id": "2"})]

@@ -201,6 +201,7 @@ class SourceOffsets:
         checkpoint will not do, or is to be given up (`anew`) because of what bronze has. What was
         lost in a topic that was away was noted when it went."""
         read = self.read()
+        made_anew = {loss.partition.topic for loss in losses if loss.recreated}
         losses = [loss for loss in losses if not loss.recreated or loss.partition in (read or {})]
         followed = self._followed(held, read)
         if not losses and not anew and not self._stops_spark(held):
@@ -213,7 +214,7 @@ class SourceOffsets:
             # A partition that was not followed is read from where it begins now; if it begins later
             # by then, that is a loss.
             at = followed.get(partition, span.lowest)
-            if at >= 0 and partition in followed:
+            if at >= 0 and partition in followed and partition.topic not in made_anew:
                 at = min(max(at, ends.get(partition, 0)), span.following)
             if partition in lost:
                 at = _EARLIEST if lost[partition].last is None else span.lowest
@@ -331,8 +332,9 @@ class SourceOffsets:
 
     def _ends(self) -> dict[Partition, int]:
         """The offset after the highest one that bronze has, by partition: bronze may have a batch
-        whose end a killed run did not note."""
-        own = (F.col("source") == self._source.name) & (F.col("epoch") == self._source.epoch)
+        whose end a killed run did not note, also of the epoch before one that was just raised."""
+        since = min(self._note.get("epoch", self._source.epoch), self._source.epoch)
+        own = (F.col("source") == self._source.name) & (F.col("epoch") >= since)
         found = self._warehouse.read("bronze", "messages").where(own)
         ends = found.groupBy("topic", "partition").agg(F.max("offset"))
         return {Partition(topic, number): last + 1 for topic, number, last in rows(ends)}

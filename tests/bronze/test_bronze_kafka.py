@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -32,14 +33,16 @@ from ingest.config.transports import Kafka
 from ingest.errors import PlatformError, SourceError
 from ingest.files.record import Record as IngestRecord
 from pipelines.bronze import kafka as bronze_kafka
-from pipelines.bronze.by_offset.source import Partition, Span
+from pipelines.bronze.by_offset.source import Partition, Span, partition_batch
 from pipelines.bronze.kafka import waiting
+from pipelines.bronze.kafka_api.cluster import Topic
 from pipelines.bronze.kafka_topics import Held, topics_of
 from pipelines.bronze.lost_offsets import SourceOffsets
 from pipelines.bronze.source import ingest_source
+from pipelines.bronze.stream import bronze_rows
 from pipelines.bronze.transport import Bronze, Sampling, Waiting
 from pipelines.bronze.transports import transport_of
-from pipelines.platform.warehouse import Warehouse
+from pipelines.platform.warehouse import Warehouse, create_bronze
 from tests.support.kafka_broker import (
     Broker,
     Record,
@@ -296,6 +299,43 @@ def test_a_clock_that_was_set_back_lets_no_source_wait(tmp_path: Path) -> None:
 
     now = time.time()
     assert [waits(now + ago) for ago in (-7_200, -60, 7_200)] == [False, True, False]
+
+
+@pytest.mark.slow
+def test_what_a_killed_run_appended_does_not_come_again_in_an_epoch_raised_since(
+    tables: Warehouse,
+) -> None:
+    """Bronze has a batch that the stream has not noted; then the epoch is raised, and a topic that
+    is no longer declared lets the stream begin anew."""
+    create_bronze(tables)
+    sent = [IngestRecord(b"%d" % n, offset=n, timestamp=n) for n in range(10)]
+    batch = pa.Table.from_batches([partition_batch(Partition("a", 0), sent)])
+    of_before = bronze_rows(tables.session.createDataFrame(batch), topics("nobody:9092", "a", "b"))
+    tables.append(of_before, "bronze", "messages")
+    checkpoint = Path(tables.checkpoint("bronze", "shop"))
+
+    def begins(id_: str) -> dict[Partition, int] | None:
+        for name, text in (("offsets/0", '{"a":{"0":5},"b":{"0":3}}'), ("commits/0", "{}")):
+            (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+            (checkpoint / name).write_text(f"v1\n{{}}\n{text}")
+        noted: dict[str, Any] = {
+            "ids": {"a": "A", "b": "B"},
+            "pattern": None,
+            "unread": [],
+            "epoch": 0,
+        }
+        (checkpoint / "topics.json").write_bytes(orjson.dumps(noted))
+        held = Held({"a": Topic("a", id_, {0: 0})}, {Partition("a", 0): Span(0, 12)})
+        source = topics("nobody:9092", "a", epoch=1, lost="go_on")
+        offsets = SourceOffsets(tables, source, str(checkpoint))
+        losses = offsets.losses(held, offsets.read())
+        offsets.check(losses)
+        offsets.go_on(losses, held)
+        return SourceOffsets(tables, source, str(checkpoint)).read()
+
+    assert begins("A") == {Partition("a", 0): 10}
+    # One that was made anew is read from its beginning.
+    assert begins("A2") == {Partition("a", 0): -2}
 
 
 def test_a_missing_broker_is_one_quick_sentence(tables: Warehouse) -> None:

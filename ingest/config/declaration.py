@@ -9,7 +9,7 @@ key of each row by the target's own, and another key is a schema change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,14 +30,21 @@ _SETTINGS = (
 )
 
 
+Arrival = Literal["files", "times"]
+"""What the first number of a position is by arrival: that of the message's file, or the time of its
+record in a topic, a queue or a capture of one."""
+
+
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """What determines how a source is decoded. `order` is null if it is the default of the format;
-    positions of two orders must not meet in one table (semantics.md, 75). `options` holds those
-    that differ from their defaults, `columns` the declared types as written, by source table as
-    written."""
+    positions of two orders must not meet in one table (semantics.md, 75). `arrival` is by what
+    messages are placed where their arrival orders them; null if that was not kept. `options` holds
+    those that differ from their defaults, `columns` the declared types as written, by source table
+    as written."""
 
     time_zone: str | None = None
     order: str | None = None
+    arrival: Arrival | None = None
     statements: str = "auto"
     default_database: str | None = None
     default_schema: str | None = None
@@ -53,7 +60,9 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         if source.order in ("auto", pinned.order if pinned is not None else None):
             named["order"] = None
         columns = {table: dict(types) for table, types in source.columns.items()}
-        return cls(**named, options=_own_options(source), columns=columns)
+        by_file = source.files is not None and source.files.framing != "kcat"
+        arrival: Arrival = "files" if by_file else "times"
+        return cls(**named, arrival=arrival, options=_own_options(source), columns=columns)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Declaration:

@@ -94,6 +94,7 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
         return Redecoded(Counts(), 0, {}, [])
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         create_progress(warehouse)
+        declarations.check_arrival(warehouse, declared)
         reordered = _reordered(warehouse, declared)
         unapplied = _unapplied(warehouse, source)
         numbers = _Numbers(last_batch(warehouse) + 1)

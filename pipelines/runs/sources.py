@@ -10,6 +10,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.runs.backoff import Backoffs
 from pipelines.runs.journal import Journal
 from pipelines.silver import projects
+from pipelines.silver.declarations import check_arrival
 from pipelines.silver.stream import decode_source
 from pipelines.telemetry.activity import Activity
 from pipelines.terminal.console import Advance, counted
@@ -22,8 +23,9 @@ _BEGUN_ANEW = (
 
 class Owned:
     """The sources that a run is asked for and that belong to this project. A source is left out if
-    another project feeds it on this warehouse, or if it could not be noted whose it is; both are
-    tried again, at growing intervals."""
+    another project feeds it on this warehouse, if it could not be noted whose it is, or if its
+    messages would be placed otherwise than those before; it is tried again, at growing
+    intervals."""
 
     def __init__(self, warehouse: Warehouse, journal: Journal) -> None:
         self._warehouse = warehouse
@@ -43,6 +45,7 @@ class Owned:
             return False
         try:
             projects.take(self._warehouse, name)
+            check_arrival(self._warehouse, self._warehouse.config.sources[name])
         except Exception as error:
             self._journal.failed(name, error)
             self._untaken.failed(name, error)

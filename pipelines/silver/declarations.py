@@ -21,6 +21,7 @@ from ingest.sql.silver import columns_among, silver_changes
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.history import by_arrival
 from pipelines.silver.source_tables import source_tables
 
 _NAMED = 5
@@ -83,6 +84,7 @@ def check(warehouse: Warehouse, source: Source) -> None:
     before, now = declared(warehouse, source.name), Declaration.of(source)
     if before == now:
         return
+    check_arrival(warehouse, source)
     changed = differing(warehouse, source.name, before, now=now) if before is not None else []
     if changed:
         listed = "; ".join(changed[:_NAMED])
@@ -93,6 +95,32 @@ def check(warehouse: Warehouse, source: Source) -> None:
             "back; until then its new messages wait in bronze"
         )
     remember(warehouse, source)
+
+
+def check_arrival(warehouse: Warehouse, source: Source) -> None:
+    """Raise SourceError if silver has changes of the source by arrival, and those that come would
+    have places of another kind: files have numbers, and records of topics have times.
+
+    Asked before messages come to bronze, where those of both would stand side by side.
+    """
+    try:
+        before = declared(warehouse, source.name)
+    except SourceError:
+        # That error already says what to do.
+        return
+    now = Declaration.of(source).arrival
+    if before is None or before.arrival in (None, now) or not warehouse.exists("silver", "cdc"):
+        return
+    arrived = f"{equal(source=source.name, kind='change')} AND {by_arrival(source)}"
+    if warehouse.session.sql(select(warehouse.name("silver", "cdc"), arrived)).isEmpty():
+        return
+    got, were = ("files", "a topic") if now == "files" else ("a topic", "files")
+    raise SourceError(
+        f"source {source.name}: expected messages of {were}, as those that silver has in the order "
+        f"of their arrival, got {got}: their places are of two kinds, which cannot be compared. "
+        "Put its transport and framing back, give these messages to a source of another name, or "
+        f"begin anew by `ingest reset --source {source.name} --bronze`"
+    )
 
 
 def differing(

@@ -78,6 +78,15 @@ def test_columns(before: dict[str, Any], now: dict[str, Any], changed: list[str]
     assert changed_columns(declared(columns=before), declared(columns=now), ORDERS) == changed
 
 
+def test_by_what_arrival_places_messages() -> None:
+    kafka = {"kafka": {"bootstrap_servers": "a:1", "topics": ["t"]}, "files": None}
+    captured = {"files": {"path": "landing/*.jsonl", "framing": "kcat"}}
+    found = [declared(**given).arrival for given in ({}, captured, kafka)]
+    assert found == ["files", "times", "times"]
+    # What was kept by an earlier version does not say it.
+    assert Declaration.from_json(b"{}").arrival is None
+
+
 def test_it_is_kept_as_it_is() -> None:
     whole = declared(
         format="debezium",

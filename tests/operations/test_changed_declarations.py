@@ -202,3 +202,28 @@ def test_a_killed_redecode_is_not_gone_on_from_by_the_declarations_of_before(
     query = "SELECT after['due'] AS due FROM silver.cdc WHERE kind = 'change' ORDER BY pos"
     rows = project.ingest("--json", "sql", query).records
     assert rows == [{"due": "19900"}, {"due": "19901"}]
+
+
+@pytest.mark.slow
+def test_by_arrival_a_source_does_not_go_from_a_topic_to_files(project: Project) -> None:
+    """A file is placed by its number and a record by its time, so that every change from the file
+    counted as older than all from the topic, and the target stayed as it was."""
+    captured = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', framing: kcat}\n"
+    project.write("conf/sources/shop.yml", captured)
+    types = {"id": "int", "x": "int"}
+    insert = canal("item", "INSERT", {"id": "1", "x": "1"}, es=1, id_=1, types=types)
+    record = {"topic": "t", "partition": 0, "offset": 0, "ts": 1_700_000_000_000, "key": None}
+    project.land("1.jsonl", [{**record, "payload": json.dumps(insert)}])
+    assert project.ingest("run").code == 0
+    project.write("conf/sources/shop.yml", captured.replace(", framing: kcat", ""))
+    row = {"id": "1", "x": "2"}
+    project.land("2.jsonl", [canal("item", "UPDATE", row, es=2, id_=2, types=types)])
+    for verb in (["bronze"], ["run"], ["redecode", "--source", "shop"]):
+        answer = project.ingest(*verb)
+        assert (answer.code, "expected messages of a topic" in answer.err) == (1, True)
+    count = "SELECT count(*) AS n FROM bronze.messages"
+    assert project.ingest("--json", "sql", count).records == [{"n": 1}]
+    (project.folder / "landing/2.jsonl").unlink()
+    project.write("conf/sources/shop.yml", captured)
+    assert project.ingest("run").code == 0
+    assert project.ingest("redecode", "--source", "shop").code == 0

@@ -46,6 +46,7 @@ from pipelines.silver.arrivals import placed
 from pipelines.silver.chunks import chunks_wait, expect_chunks, join_chunks
 from pipelines.silver.counts import Counts, count, counts_in, observed
 from pipelines.silver.split_updates import join_left_apart, join_split_updates
+from pipelines.targets.progress import load_progress, source_cursors
 from pipelines.telemetry.activity import ChangeTimes
 
 INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
@@ -374,12 +375,12 @@ def _writer(checkpoint: str, source: str) -> str:
 
 
 def last_batch(warehouse: Warehouse) -> int:
-    """The number of the newest append, by its own mark, or the highest number there is. After a
-    RESTORE it is the highest one that gold has come to, since gold would take a lower one for
-    applied."""
+    """The number of the newest append, by its own mark, or the highest number there is; but the
+    highest that gold has come to where that is more, as after a RESTORE, or where an earlier copy
+    of silver was put back: gold would take lower numbers for applied."""
     noted = warehouse.last_note("silver", "cdc")
     if noted is not None:
-        return noted
+        return max(noted, _reached_by_gold(warehouse))
     tables = [("silver", "cdc"), ("gold", "_progress")]
     found = [
         warehouse.read(*table).agg(F.max("batch")).first()
@@ -387,3 +388,11 @@ def last_batch(warehouse: Warehouse) -> int:
         if warehouse.exists(*table)
     ]
     return max((int(row[0]) for row in found if row is not None and row[0]), default=0)
+
+
+def _reached_by_gold(warehouse: Warehouse) -> int:
+    """The highest batch of which gold has applied anything."""
+    progress = load_progress(warehouse)
+    reached = [each.last_batch for each in progress.values()]
+    reached += [cursor.whole for cursor in source_cursors(progress).values()]
+    return max(reached, default=0)

@@ -244,6 +244,16 @@ def test_gold_is_put_back_as_it_was_before(copies: Copies) -> None:
     assert contents(copies.project, ("run",)) == copies.expected
 
 
+@pytest.mark.slow
+def test_all_but_gold_is_put_back(copies: Copies) -> None:
+    """Silver numbers its batches on above those that gold has come to: by the numbers of the copy,
+    gold took what came then for applied."""
+    copies.put(copies.newest)
+    for part in (*LAYERS, "_checkpoints"):
+        copies.put(copies.backup, part)
+    assert contents(copies.project, ("run",)) == copies.expected
+
+
 def test_tables_of_gold_are_lost(copies: Copies) -> None:
     copies.put(copies.newest)
     copies.lose("gold/shop_item")

@@ -102,7 +102,9 @@ CURES: Mapping[Code, Cure] = {
     ),
     Code.FRAGMENT_INCOMPLETE: Cure(
         "Shards of a large record did not arrive, or arrived out of order, within `shard_seconds`.",
-        "Let the producer send the record again; raise `shard_seconds` where they are only slow.",
+        "Let the producer send the record again; raise `shard_seconds` where they are only slow. "
+        "Where bronze has all of them by now, as when some were rejects that are replayed since, "
+        "`ingest redecode` puts them together.",
     ),
     Code.NO_KEY: Cure(
         "The table keeps versions, and neither the messages nor the YAML name a key.",

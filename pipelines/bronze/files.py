@@ -201,7 +201,7 @@ def _unread(warehouse: Warehouse, source: Source, log: FileLog) -> list[Listed] 
         listed, _ = list_local(source.name, path, root=warehouse.root)
     except IngestError:
         return None
-    return [file for file in listed if file.path not in log.files]
+    return [file for file in listed if file.size and file.path not in log.files]
 
 
 FILES = Transport(append, reach, sample, unread)
@@ -307,13 +307,27 @@ class _Reader:
 
     def append_new(self, files: Sequence[Listed]) -> int:
         """Registers and appends those of the files that can be read; gives the number of their
-        messages."""
+        messages. One without a byte is yet to be written: if it was read now, it would stay as read
+        for good."""
         if is_uri(self._files.path):
             good, bad = held_whole(files, most=most_held(self._warehouse.session))
         else:
             good, bad = openable(files, root=self._warehouse.root)
         self._bad += bad
+        good = [file for file in good if file.size or self._has_bytes(file)]
         return self._append(self._log.register(good)) if good else 0
+
+    def _has_bytes(self, file: Listed) -> bool:
+        """Whether a file has some although it is said to have none, as file systems do that make
+        its content when it is read."""
+        if is_uri(self._files.path):
+            return False
+        try:
+            with open(located(file.path, self._warehouse.root), "rb", buffering=0) as stream:
+                return bool(stream.read(1))
+        except OSError:
+            # Who reads it says what is wrong with it.
+            return True
 
     def _append(self, batch: FileBatch) -> int:
         """Appends a batch without the files that turn out to be unreadable; gives the number of its

@@ -398,6 +398,26 @@ def test_what_is_no_file_is_named_and_never_waited_for(landing: Path) -> None:
     ]
 
 
+def test_a_file_without_a_byte_is_not_read_yet(tmp_path: Path, landing: Path) -> None:
+    put(landing / "a.jsonl", b"", modified=1)
+    put(landing / "b.jsonl", b"b0\n", modified=1)
+    assert bronze_files.unread(tables_in(tmp_path), files(landing / "*.jsonl")) == 1
+
+
+@pytest.mark.slow
+def test_a_file_that_is_made_before_it_is_written_is_read(tables: Warehouse, landing: Path) -> None:
+    """Read while it was empty, it counted as changed from then on, and was never read."""
+    put(landing / "a.jsonl", b"", modified=1)
+    source = files(landing / "*.jsonl")
+    assert ingest_source(tables, source) == Bronze("shop", 0)
+    put(landing / "a.jsonl", b"a0\n", modified=2)
+    assert ingest_source(tables, source) == Bronze("shop", 1)
+    assert rows(tables, "value") == [(b"a0",)]
+    # What was read and is empty by now has changed.
+    put(landing / "a.jsonl", b"", modified=3)
+    assert ingest_source(tables, source).files_changed == (f"{landing}/a.jsonl",)
+
+
 def test_a_missing_folder_is_one_clear_sentence(tables: Warehouse, landing: Path) -> None:
     with pytest.raises(PlatformError) as error:
         ingest_source(tables, files(landing / "none/**/*.jsonl"))

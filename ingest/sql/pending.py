@@ -34,7 +34,7 @@ def _of_images(tenants: Collection[str]) -> str:
     compiled together with the reading of the files, and no image has to be passed on."""
     either = sql_texts(tenants)
     return f"""({CHANGES_KEY} OR {LEAVES_KEY}) AS changes_key,
-  IF(kind = 'change' AND op <> 'delete', map_keys(coalesce(after, before)), NULL) AS names,
+  IF(kind = 'change', map_keys(coalesce(after, before)), NULL) AS names,
   {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op,
   unix_micros(event_time) AS happened,
   IF(format IN ({either}), extra['tenant'], NULL) AS tenant"""

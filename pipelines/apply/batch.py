@@ -20,7 +20,7 @@ from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
 from ingest.sql.silver import ROW_CHANGES, past_horizon, silver_changes, tied_to
 from pipelines.apply import bounds
-from pipelines.silver.pending import BatchStats, images_of, spanned
+from pipelines.silver.pending import BatchStats, images_of, names_read, spanned
 from pipelines.targets.progress import Watermarks
 
 TruncateTimes = Mapping[Pos, int | None]
@@ -196,10 +196,10 @@ class TableBatch:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """What gold is to remember of the names that images had for the target's columns; see
+        """What gold is to remember of the names that changes had for the target's columns; see
         `Watermarks.spellings`."""
         columns = {name.lower(): name for name in self.projection.columns}
-        sent = {name for image in self.images for name in image}
+        sent = {name for names in names_read(self.stats) for name in names}
         met = self.watermarks.names_before(columns.values(), sent) | sent
         others = {name for name in met if columns.get(name.lower(), name) != name}
         own = {columns[name.lower()] for name in others}

@@ -35,8 +35,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
     BatchStats,
     ProjectedStats,
-    images_of,
-    names_sent,
+    names_read,
     pending_changes,
     with_key_changes,
     with_sequence_positions,
@@ -234,7 +233,8 @@ def _projected(
 ) -> ProjectedStats:
     if feed.route.mask_secret is not None:
         offer_secret(warehouse.session, warehouse.config.mask_secret)
-    before = tuple(sorted(known.names_before(target.columns, names_sent(feed.stats))))
+    sent = {name for names in names_read(feed.stats) for name in names}
+    before = tuple(sorted(known.names_before(target.columns, sent)))
     projection = _projection_of(warehouse.config, feed, target, known=before)
     projection = replace(projection, keeps_states=not target.contract.keeps.latest)
     if known.key_overridden:
@@ -333,7 +333,7 @@ def _projection_of(
     spelled otherwise than the target's columns."""
     keys, columns = target.contract.keys, target.columns
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
-    images = {known, *images_of(stats)}
+    images = {known, *names_read(stats)}
     by_lower = {name.lower(): name for name in columns}
     check_shard_column(route, columns)
     shard = (route.shard_column or "").lower()

@@ -9,6 +9,7 @@ came.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from pyspark.sql import Row
@@ -35,7 +36,8 @@ class BatchStats(NamedTuple):
 
     `changed`: the last of them with changes. `logged`: the first and the last with schema changes
     or truncates. `format`: that of the last message. `images`: the lists of column names that
-    images have; if these are very many, each name by itself. `image_bytes`: the bytes of all values
+    images have; if these are very many, each name by itself. `deleted`: those of the images of deleted
+    rows, which say nothing of the table's columns. `image_bytes`: the bytes of all values
     of its changes, before and after; `widest`: those of the largest change. `formats`: those of its
     changes. `tenants`: the OceanBase tenants that they name.
     """
@@ -67,6 +69,7 @@ class BatchStats(NamedTuple):
     image_bytes: int = 0
     widest: int = 0
     tenants: tuple[str, ...] = ()
+    deleted: tuple[tuple[str, ...], ...] = ()
 
 
 class PendingChanges(NamedTuple):
@@ -128,6 +131,13 @@ def images_of(stats: Iterable[BatchStats]) -> set[tuple[str, ...]]:
     return {image for each in stats for image in each.images}
 
 
+def names_read(stats: Iterable[BatchStats]) -> set[tuple[str, ...]]:
+    """The lists of column names under which the changes of some batches bring values: in images, of
+    deleted rows too, and in keys, which may be all that a delete has."""
+    lists = ((*each.images, *each.deleted, *each.key_columns) for each in stats)
+    return set(chain.from_iterable(lists))
+
+
 def names_sent(stats: Iterable[BatchStats]) -> set[str]:
     """The column names that some image of the batches has."""
     return {name for image in images_of(stats) for name in image}
@@ -161,7 +171,7 @@ def _batch_stats(source: str, row: dict[str, Any]) -> BatchStats:
         row[name] = _pos(row[name])
     for name in ("formats", "tenants"):
         row[name] = tuple(sorted(row[name]))
-    for name in ("images", "key_columns"):
+    for name in ("images", "deleted", "key_columns"):
         row[name] = tuple(sorted(map(gold_names, row[name])))
     return BatchStats(table=table, **row)
 

@@ -70,6 +70,7 @@ def _tally(groups: Sequence[Group]) -> Group:
             default=None,
         ),
         "images": _images([group for group in changes if group["op"] != "delete"]),
+        "deleted": _images([group for group in changes if group["op"] == "delete"]),
         "key_columns": _distinct(names for group in changes for names in group["key_columns"]),
         "zero_dates": _sum(groups, "zero_dates"),
         "newest": _highest(changes, "newest"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,12 @@ def batch(
     deletes: int = 0,
     image: tuple[str, ...] = ("id",),
     watermarks: Watermarks | None = None,
-    **more: int,
+    **more: Any,
 ) -> TableBatch:
     counts = dict.fromkeys(BatchStats._fields, 0) | {"table": TABLE, "first": 2, "batch": 2}
     nothing = dict.fromkeys(("lowest", "highest", "last_removal", "newest", "oldest", "logged"))
     names = {"images": (image,), "key_columns": (("id",),), "changes": 2, "deletes": deletes}
+    names |= {"deleted": ()}
     return TableBatch(
         table=TABLE,
         names=(TABLE,),
@@ -55,6 +57,15 @@ def batch(
 )
 def test_whole(deletes: int, image: tuple[str, ...], whole: bool) -> None:
     assert batch(deletes=deletes, image=image).whole is whole
+
+
+def test_names_that_only_deletes_have_are_remembered() -> None:
+    """Else the key of a deleted row would be NULL, now or when the row is folded again."""
+    applied = Watermarks(applied=(5,))
+    keyed = batch(images=(), key_columns=(("ID",),), watermarks=applied)
+    assert keyed.spellings == ("ID", "id")
+    assert batch(images=(), deleted=(("id", "A"),), watermarks=applied).spellings == ("A", "a")
+    assert batch(watermarks=applied).spellings == ()
 
 
 @pytest.mark.parametrize(

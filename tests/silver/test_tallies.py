@@ -49,6 +49,7 @@ def test_a_group_counts_for_what_its_kind_and_operation_are() -> None:
         assert found["last_removal"] == [0, 1, 9]
         assert (found["newest"], found["oldest"]) == (7, -1)
         assert (found["images"], found["key_columns"]) == ([("id", "v")], [("id",)])
+        assert found["deleted"] == [("id",)]
         assert (found["image_bytes"], found["widest"]) == (8, 5)
         assert (found["formats"], found["tenants"]) == ({"canal"}, {"a"})
 

@@ -12,7 +12,6 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -51,7 +50,7 @@ from pipelines.platform.session import NO_CONSTRAINTS, NO_DICTIONARIES, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, pending_changes
 from pipelines.silver.transactions import PublishLimit, publish_limit
-from pipelines.targets.contract import OtherMasks, other_masks
+from pipelines.targets.contract import OtherMasks, made_otherwise, other_masks
 from pipelines.targets.feeders import feeders, kept_apart
 from pipelines.targets.progress import (
     Names,
@@ -252,21 +251,27 @@ def _fold_late(ledger: Ledger, resting: Collection[tuple[str, str]]) -> None:
     """Fold rows again whose events are read otherwise, because a schema change that waits came
     after them. A target where that fails is parked, and tried again when it does not rest."""
     late = [entry for entry in ledger.entries.values() if entry.refold]
-    tables = sorted({entry.table for entry in late}, key=str)
-    folded = {table for table in tables if _folded(ledger, table, resting)}
-    ledger.save_entries([replace(e, refold=False) for e in late if e.table in folded])
+    routes = {
+        route.target: route
+        for entry in late
+        if (route := ledger.route(entry.table)) is not None and route.target == entry.target
+    }
+    folded = {name for name, route in routes.items() if _folded(ledger, route, resting)}
+    ledger.save_entries([replace(e, refold=False) for e in late if e.target in folded])
 
 
-def _folded(ledger: Ledger, table: SourceTable, resting: Collection[tuple[str, str]]) -> bool:
-    """Fold the rows of a source table's target again; whether nothing is left to fold."""
-    if (route := ledger.route(table)) is None:
-        return True
-    if (route.source, route.target) in resting:
+def _folded(ledger: Ledger, route: Route, resting: Collection[tuple[str, str]]) -> bool:
+    """Fold the rows of a target again; whether nothing is left to fold.
+
+    What the tables file wants otherwise by now, or silver has otherwise, is to be rebuilt first. It
+    may also be taken back there, and the rows stay those that are to be folded.
+    """
+    progress = ledger.progress_of(route)
+    otherwise = progress.outdated is not None or made_otherwise(route, progress.contract)
+    if otherwise or (route.source, route.target) in resting:
         return False
     try:
-        # What the tables file wants otherwise by now is to be rebuilt, and read so then.
-        with suppress(TableError):
-            backfill(ledger, route)
+        backfill(ledger, route)
     except Exception as error:
         parked = ledger.progress_of(route).parked(described(error)[:2000], why="refold")
         _record_news(ledger, [parked])

@@ -397,7 +397,7 @@ def _taken_up(ledger: Ledger, entry: Entry, route: Route) -> Entry | None:
     if known is not None and not entry.version:
         if known.status not in ("applied", "superseded"):
             return None
-        entry = replace(entry, version=known.version)
+        entry = replace(entry, version=known.version, refold=known.refold)
     entry = _decided(ledger, entry, route)
     ledger.stage_entry(entry)
     if entry.status in (*WAITING, "ignored") and ledger.reads_otherwise(entry):

@@ -36,9 +36,9 @@ class BatchStats(NamedTuple):
 
     `changed`: the last of them with changes. `logged`: the first and the last with schema changes
     or truncates. `format`: that of the last message. `images`: the lists of column names that
-    images have; if these are very many, each name by itself. `deleted`: those of the images of deleted
-    rows, which say nothing of the table's columns. `image_bytes`: the bytes of all values
-    of its changes, before and after; `widest`: those of the largest change. `formats`: those of its
+    images have; if these are very many, each name by itself. `deleted`: those of images of deleted
+    rows, which say nothing of the table's columns. `image_bytes`: the bytes of all values of its
+    changes, before and after; `widest`: those of the largest change. `formats`: those of its
     changes. `tenants`: the OceanBase tenants that they name.
     """
 

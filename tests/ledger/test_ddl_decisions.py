@@ -371,6 +371,37 @@ def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
 
 
 @pytest.mark.slow
+def test_rows_that_are_to_be_folded_again_wait_for_what_the_tables_file_wants(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A DROP that waits comes late while the target is wanted otherwise, which is taken back."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    plain = "source: shop\ntables: [{from: '*'}]\n"
+    project.write("conf/tables/shop.yml", plain)
+
+    def put(id_: int, es: int) -> dict[str, Any]:
+        row, types = {"id": str(id_), "a": "x"}, {"id": "int", "a": "varchar(9)"}
+        return canal("late", "INSERT", row, es=T0 + es, id_=1, types=types)
+
+    project.land(
+        "1.jsonl", [put(1, 1000), canal_ddl("late", ADD.format("late"), es=T0 + 2000, id_=1)]
+    )
+    project.land("2.jsonl", [put(2, 5000)])
+    assert project.ingest("run").code == 0
+    project.write("conf/tables/shop.yml", plain.replace("'*'", "'*', deletes: soft"))
+    dropped = canal_ddl("late", "ALTER TABLE late DROP COLUMN c", es=T0 + 4000, id_=1)
+    project.land("3.jsonl", [dropped, put(3, 6000)])
+    assert project.ingest("run").code == 1
+    project.write("conf/tables/shop.yml", plain)
+    assert project.ingest("run").code == 0
+    query = "SELECT id, c FROM gold.shop_late ORDER BY id"
+    found = project.ingest("sql", query, "--json").records
+    assert [(row["id"], row["c"]) for row in found] == [(1, 7), (2, None), (3, None)]
+    assert project.ingest("reconcile", "shop_late").code == 0
+
+
+@pytest.mark.slow
 def test_a_target_that_cannot_be_folded_again_waits_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from ingest.ddl.changes import (
     lineage,
 )
 from ingest.names import SourceTable
+from pipelines.gold import run as gold_run
 from pipelines.ledger import store as store_module
 from pipelines.ledger.decisions import Verdict, decide, enter, overtaken, review_retyped
 from pipelines.ledger.entries import Entry, Overtaken, added_again, lineage_of
@@ -265,6 +266,43 @@ def test_a_waiting_drop_below_what_was_applied_has_rows_folded_again(
     route: Any = SimpleNamespace(ddl=DdlPolicy())
     enter(store, [gone], route)
     assert (store.entries["d"].status, store.entries["d"].refold) == ("pending", refold)
+
+
+def test_rows_wait_to_be_folded_until_the_tables_file_has_their_target_as_it_was_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be taken back there without a rebuild, and nothing else remembers these rows."""
+    folded: list[str] = []
+    monkeypatch.setattr(gold_run, "backfill", lambda _, route: folded.append(route.target))
+    monkeypatch.setattr(store_module, "write_entries", lambda _, entries: list(entries))
+    store, made = _with_rows_to_fold(monkeypatch)
+
+    def fold(route: Any, resting: Any = (), **more: Any) -> tuple[list[str], bool]:
+        folded.clear()
+        store.progress_by_target["s", "t"] = replace(made, **more)
+        monkeypatch.setattr(store, "route", lambda _: route)
+        gold_run._fold_late(store, resting)
+        return folded.copy(), store.entries["d"].refold
+
+    route = SimpleNamespace(target="t", source="s", contract=made.contract)
+    assert fold(None) == ([], True)
+    assert fold(SimpleNamespace(target="other", source="s", contract=None)) == ([], True)
+    soft = made.contract._replace(deletes="soft") if made.contract else None
+    assert fold(SimpleNamespace(target="t", source="s", contract=soft)) == ([], True)
+    assert fold(route, outdated="decoding") == ([], True)
+    assert fold(route, resting={("s", "t")}) == ([], True)
+    assert fold(route) == (["t"], False)
+
+
+def _with_rows_to_fold(monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Progress]:
+    """A ledger whose target `t` has rows to be folded again for its entry `d`, and the target's
+    progress. A route has, as its `contract`, what the tables file asks for."""
+    monkeypatch.setattr(gold_run, "made_otherwise", lambda route, made: route.contract != made)
+    contract = TargetContract("scd1", ("id",), (), "hard")
+    store = Ledger(SimpleNamespace(), "s", progress_by_target={})  # type: ignore[arg-type]
+    waits = entry("d", 4, effects=DROP, target="t", refold=True, version=1)
+    store._known = store_module._Known([waits])
+    return store, Progress(target="t", source="s", contract=contract)
 
 
 def test_an_entry_that_could_not_be_written_is_written_with_the_others(

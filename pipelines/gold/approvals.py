@@ -52,6 +52,9 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
             check_new_key(ledger, entry, route)
             needed = carry_out(ledger, entry, route)
             _backfill(ledger, entry, route, needed=needed)
+        elif entry.recreates:
+            # Whoever makes the target later must not find the rows of the earlier table.
+            generations.empty(ledger.warehouse, [entry])
     except Exception as error:
         # Those count too that a killed process had superseded.
         for other in waiting_again(entry, ledger.of(entry.table)):

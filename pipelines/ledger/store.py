@@ -150,11 +150,13 @@ class Ledger:
         And a target that the tables file wants otherwise than it was made has to be made anew
         first; where it names the table no more, it must do so again.
         """
-        # Changes of a new generation wait until that is seen through.
-        if entry.target is None or entry.recreates:
+        if entry.target is None:
             return False
         if self.without_route(entry):
             return True
+        # Changes of a new generation wait until that is seen through.
+        if entry.recreates:
+            return False
         progress = self.progress(entry.target)
         if progress is not None and self._made_otherwise(entry, progress):
             return True

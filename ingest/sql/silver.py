@@ -157,6 +157,17 @@ def tables_with_changes(silver: str, where: str) -> str:
     )
 
 
+def first_unapplied(silver: str, applied: Mapping[SourceTable, int], *, below: Pos) -> str:
+    """A row, if silver has changes below a position that are not applied; `applied`: by name of one
+    source's tables, the batch up to which they are."""
+    later = " OR ".join(f"({of_table(name)} AND batch > {at})" for name, at in applied.items())
+    source = next(iter(applied)).source
+    return (
+        f"SELECT 1 FROM {silver} WHERE source = {sql_text(source)} AND kind = 'change' "
+        f"AND {below_pos(below)} AND ({later}) LIMIT 1"
+    )
+
+
 def above_cursors(cursors: Mapping[str, int]) -> str:
     """True for rows above a batch of their source, and for those of sources without one."""
     if not cursors:

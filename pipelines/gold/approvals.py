@@ -12,6 +12,9 @@ decided.
 3. The rows are folded again if `carry_out` says so; the whole table, if its key or a type is
    another one.
 4. Events that did not fit are tried again.
+
+A DROP TABLE waits, approved, for the changes from before it: its target may rest or be parked, or a
+run may bring others forward, and nothing comes to a target once it is frozen.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey, only
+from ingest.ddl.changes import ChangeKey, FreezeTable, only
 from ingest.errors import TableError
+from ingest.sql.silver import first_unapplied
 from pipelines.gold.refold import backfill, check_new_key, rekey
 from pipelines.gold.retyping import replay_misfits
 from pipelines.gold.shared_keys import hand_over
@@ -35,13 +39,17 @@ from pipelines.platform.failures import described
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
     """See an approved entry through, and write what came of it; gives the entry as it then is."""
-    return ledger.save_entry(complete(ledger, entry))
+    completed = complete(ledger, entry)
+    return completed if completed is entry else ledger.save_entry(completed)
 
 
 def complete(ledger: Ledger, entry: Entry) -> Entry:
-    """Carry an approved entry out; gives it as `applied`, or as `failed` with the reason."""
+    """Carry an approved entry out; gives it as `applied`, or as `failed` with the reason. One that
+    is to wait stays as it is."""
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
+    if route is not None and exists and _freezes_early(ledger, entry, route):
+        return entry
     superseded = superseded_by(entry, ledger.of(entry.table))
     waiting = {other.id: ledger.entries[other.id] for other in superseded}
     for other in superseded:
@@ -61,6 +69,21 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
             ledger.save_entry(waiting.get(other.id, other))
         return replace(entry, status="failed", why=described(error)[:2000])
     return replace(entry, status="applied")
+
+
+def _freezes_early(ledger: Ledger, entry: Entry, route: Route) -> bool:
+    """Whether the entry's table is dropped and its target has not applied all changes from before
+    that. Those of a table that is parked by itself never come."""
+    if entry.pos is None or not only(FreezeTable, entry.effects):
+        return False
+    apart = ledger.progress_by_target.get((ledger.source, str(ledger.first_name(entry.table))))
+    if apart is not None and apart.status == "parked":
+        return False
+    tables = ledger.progress_of(route).tables
+    applied = {name: tables.get(name.path, 0) for name in ledger.names(entry.table)}
+    silver = ledger.warehouse.name("silver", "cdc")
+    found = ledger.warehouse.session.sql(first_unapplied(silver, applied, below=entry.pos))
+    return not found.isEmpty()
 
 
 def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> None:

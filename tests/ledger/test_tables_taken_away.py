@@ -59,6 +59,39 @@ def test_their_rows_never_meet_unless_somebody_says_so(
 
 
 @pytest.mark.slow
+def test_what_came_before_a_drop_is_there_although_others_were_brought_forward_first(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run that was asked for another target alone meets the DROP, too."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    applied = "{from: '*', ddl: {destructive: apply}}"
+    project.write("conf/tables/shop.yml", f"source: shop\ntables: [{applied}]\n")
+    project.land("1.jsonl", [row("tags", 1, id="1", a="old"), row("near", 2, id="1", a="old")])
+    assert project.ingest("run").code == 0
+    dropped = statement("tags", 5, "DROP TABLE tags")
+    later = [row("tags", 4, id="2", a="last"), dropped, row("near", 6, id="2", a="new")]
+    project.land("2.jsonl", later)
+
+    def told() -> list[Any]:
+        query = "SELECT count(*) AS n FROM gold.shop_tags"
+        listed = project.ingest("ddl", "list", "--json").records
+        statuses = [e["status"] for e in listed if e["kind"] == "drop_table"]
+        return [project.ingest("sql", query, "--json").records[0]["n"], *statuses]
+
+    assert project.ingest("run", "--table", "shop_near").code == 0
+    assert told() == [1, "approved"]
+    assert project.ingest("run", "--table", "shop_near").code == 0
+    assert told() == [1, "approved"]
+    assert project.ingest("run").code == 0
+    assert told() == [2, "applied"]
+    # From now on the target stays as it is.
+    project.land("3.jsonl", [row("tags", 3, id="3", a="late")])
+    assert project.ingest("run").code == 0
+    assert told() == [2, "applied"]
+
+
+@pytest.mark.slow
 def test_a_table_goes_with_its_database(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

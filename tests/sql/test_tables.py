@@ -114,6 +114,7 @@ QUERIES = {
     "truncates": silver.truncates(CHANGES, number=1, above=3),
     "last_batches": silver.last_batches("silver.cdc", source="it's"),
     "newest_batch": silver.newest_batch("silver.cdc"),
+    "first_unapplied": silver.first_unapplied("silver.cdc", {TABLE: 3}, below=TOP),
     "first_of": silver.first_of("silver.cdc", TABLE, "op = 'truncate'"),
     "columns_among": silver.columns_among(CHANGES, ["a'b"]),
     "tables_with_changes": silver.tables_with_changes(

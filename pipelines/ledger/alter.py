@@ -112,8 +112,9 @@ def carry_out(ledger: Ledger, entry: Entry, route: Route) -> bool:
         return True
     if masked_default(entry, route.masks, later) or _had_defaulted(entry):
         return True
-    fill_defaults(warehouse, entry, later, label=label_of(entry.table), zone=zone)
-    return False
+    new = {added.name.lower() for added in only(AddColumn, proposed)}
+    label = label_of(entry.table)
+    return fill_defaults(warehouse, entry, later, new=new, label=label, zone=zone)
 
 
 def _had_defaulted(entry: Entry) -> bool:

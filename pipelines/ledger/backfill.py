@@ -5,7 +5,8 @@
   DEFAULT; if a column begins anew under a name that the table had; and if names are taken over. A
   DEFAULT of a masked column comes from there too (`masked_default`).
 - Else by its literal DEFAULT, if it has one: `fill_defaults`, an UPDATE of the rows from before the
-  change.
+  change. If the column was there already, since this was begun before, rows of a snapshot may stand
+  below the change that have come with NULL since: then from history, too.
 - Else not at all: the source's rows have no value either, and the present rows hold NULL.
 
 Nothing is folded here: `pipelines/ledger/alter.py` asks, an entry that needs it stays `approved`,
@@ -17,7 +18,7 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import assert_never
 
 from ingest.ddl.changes import (
@@ -40,7 +41,7 @@ from ingest.names import lowered
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import typed
 from ingest.sql.quoting import sql_text
-from ingest.sql.tables.rows import fill
+from ingest.sql.tables.rows import fill, lacking
 from pipelines.ledger.entries import Entry
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.table import columns_of
@@ -104,12 +105,15 @@ def fill_defaults(
     entry: Entry,
     later: Sequence[LineageEntry],
     *,
+    new: Collection[str],
     label: str,
     zone: str | None,
-) -> None:
+) -> bool:
     """Put the literal DEFAULT of an ADD COLUMN into rows from before it, as the source's rows have
     it (51), under the name that `later` changes gave the column.
 
+    `new`: the columns, in lower case, that the target got just now. Of another one only history
+    tells which NULLs were sent; gives whether there are any, so that rows have to be folded again.
     Right only if no event above the change was applied yet.
     """
     assert entry.target is not None
@@ -124,4 +128,8 @@ def fill_defaults(
         if entry.pos is not None:
             where += f" AND _pos < {pos_literal(entry.pos)}"
         target = warehouse.name("gold", entry.target)
-        warehouse.execute(fill(target, name, value, where=where))
+        if name.lower() in new:
+            warehouse.execute(fill(target, name, value, where=where))
+        elif not warehouse.session.sql(lacking(target, name, where=where)).isEmpty():
+            return True
+    return False

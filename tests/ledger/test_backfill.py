@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ingest.ddl.changes import AddColumn, AlterColumnType, DropColumn, RecreateTable, RenameColumn
 from ingest.names import SourceTable
 from ingest.position import Pos
-from pipelines.ledger.backfill import backfill_needed, masked_default
+from pipelines.ledger.backfill import backfill_needed, fill_defaults, masked_default
 from pipelines.ledger.entries import Entry
 
 TABLE = SourceTable("s", "shop", None, "crate")
@@ -52,6 +53,33 @@ def test_history_is_folded_where_rows_lack_what_the_column_had(
     entry: Entry, applied: Pos | None, needed: bool
 ) -> None:
     assert backfill_needed(entry, applied) is needed
+
+
+@pytest.mark.parametrize(
+    ("new", "lacks", "folded", "asked"),
+    [
+        ({"a"}, True, False, ["UPDATE"]),
+        # It was begun before: what is NULL by now may have been sent so.
+        (set(), True, True, ["SELECT"]),
+        (set(), False, False, ["SELECT"]),
+    ],
+)
+def test_a_default_fills_only_a_column_that_is_new(
+    new: set[str], lacks: bool, folded: bool, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def sql(text: str) -> Any:
+        said.append(text.split()[0])
+        return SimpleNamespace(isEmpty=lambda: not lacks)
+
+    monkeypatch.setattr("pipelines.ledger.backfill.columns_of", lambda *_: {"A": "int"})
+    warehouse: Any = SimpleNamespace(
+        name=lambda *_: "gold.t", execute=sql, session=SimpleNamespace(sql=sql)
+    )
+    entry = replace(change(WITH_DEFAULT), target="t")
+    found = fill_defaults(warehouse, entry, (), new=new, label="shop.crate", zone=None)
+    assert (found, said) == (folded, asked)
 
 
 def test_a_default_is_masked_where_its_column_is() -> None:

@@ -371,6 +371,37 @@ def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
 
 
 @pytest.mark.slow
+def test_a_null_that_a_snapshot_sent_since_is_not_filled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not done before the rows of a batch is seen through after them, with the same
+    statement."""
+    project = Project(tmp_path, capsys.readouterr)
+    declared = "keys: {shop.t: [id]}\ncolumns: {shop.t: {id: int, a: int}}\n"
+    project.write("conf/sources/shop.yml", f"{SOURCE.replace('canal', 'debezium')}{declared}")
+    project.write("conf/tables/shop.yml", "source: shop\ntables: [{from: '*'}]\n")
+
+    def sent(pos: int, snapshot: str = "false", **more: Any) -> dict[str, Any]:
+        place = {"file": "binlog.000007", "pos": pos, "row": 0, "ts_ms": T0 + pos}
+        source = {"connector": "mysql", "db": "shop", "table": "t", "snapshot": snapshot, **place}
+        return {"source": source, "ts_ms": T0 + pos, **more}
+
+    def row(op: str, **after: Any) -> dict[str, Any]:
+        return {"op": op, "before": None, "after": after}
+
+    project.land("1.jsonl", [sent(10, **row("c", id=1, a=1))])
+    assert project.ingest("run").code == 0
+    text = f"{ADD.format('t')}, MODIFY COLUMN a bigint"
+    statement = sent(20, databaseName="shop", ddl=text, tableChanges=[])
+    read = sent(30, "incremental", **row("r", id=2, a=2, c=None))
+    project.land("2.jsonl", [statement, read])
+    assert project.ingest("run").code == 0
+    found = project.ingest("sql", "SELECT id, c FROM gold.shop_t ORDER BY id", "--json").records
+    assert found == [{"id": 1, "c": 7}, {"id": 2, "c": None}]
+    assert project.ingest("reconcile", "shop_t").code == 0
+
+
+@pytest.mark.slow
 def test_rows_that_are_to_be_folded_again_wait_for_what_the_tables_file_wants(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

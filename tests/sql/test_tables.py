@@ -188,6 +188,7 @@ QUERIES = {
     "overwritten": rows.overwritten("gold.t", VIEW, columns=["a b"]),
     "delete": rows.delete("gold.t", "a = 1"),
     "fill": rows.fill("gold.t", "a b", "1", where="true"),
+    "lacking": rows.lacking("gold.t", "a b", where="true"),
     "unfit": rows.unfit("gold.t", "CAST(a AS string)", misfit="a > 1"),
     "file_sizes": upkeep.file_sizes("gold.t", "it's"),
     "past_progress": upkeep.past_progress("gold._progress", before="now()"),

@@ -35,6 +35,11 @@ def fill(table: str, name: str, value: str, *, where: str) -> str:
     return f"UPDATE {table} SET {quoted(name)} = {value} WHERE {where} AND {quoted(name)} IS NULL"
 
 
+def lacking(table: str, name: str, *, where: str) -> str:
+    """A row, if a column is NULL somewhere where `where` is true."""
+    return f"SELECT 1 FROM {table} WHERE {where} AND {quoted(name)} IS NULL LIMIT 1"
+
+
 def unfit(table: str, text: str, *, misfit: str) -> str:
     """A row: for how many rows `misfit` is true, and the lowest `text` (SQL) of these rows."""
     return f"SELECT count(*), min({text}) FROM {table} WHERE {misfit}"

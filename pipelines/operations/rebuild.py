@@ -289,6 +289,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             freshness=max(times, default=None),
         )
     versions = contract.keeps.versions or other or gone
+    was_keyed = progress.contract is None or progress.contract.keeps.keyed
     watermarks = {}
     for label, known in progress.watermarks.items():
         batch = batches.get(label)
@@ -298,6 +299,11 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             last_noop=known.applied if versions else None,
             key_overridden=known.key_overridden or (batch is not None and key_overridden(batch)),
         )
+        if batch is not None and not was_keyed:
+            # A target of images had no use for these.
+            of_rows = watermarks_of_history(batch)
+            partials, unhashed = of_rows.partials, of_rows.unhashed
+            watermarks[label] = replace(watermarks[label], partials=partials, unhashed=unhashed)
     if reordered(reconstruction, progress):
         watermarks |= {label: watermarks_of_history(batch) for label, batch in batches.items()}
     differed = progress.contract is not None and progress.contract.differs(contract)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ingest.config.modes import Mode, TargetContract
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.projection import Projection
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.scd2 import _put_back_by_truncates
+from pipelines.operations.rebuild import _noted
 from pipelines.silver.pending import BatchStats
-from pipelines.targets.progress import Watermarks
+from pipelines.targets.progress import Progress, Watermarks
 
 TABLE = SourceTable("shop", "shop", None, "parcel")
 
@@ -66,6 +69,25 @@ def test_names_that_only_deletes_have_are_remembered() -> None:
     assert keyed.spellings == ("ID", "id")
     assert batch(images=(), deleted=(("id", "A"),), watermarks=applied).spellings == ("A", "a")
     assert batch(watermarks=applied).spellings == ()
+
+
+@pytest.mark.parametrize(("mode", "known"), [("append", (True, True)), ("scd2", (False, False))])
+def test_rows_made_of_images_are_compared_by_what_images_never_asked_for(
+    mode: Mode, known: tuple[bool, bool]
+) -> None:
+    """Otherwise a late change of a key that was given up is taken for one of a new row, and a late
+    whole image below a partial one for one that lost. A target of rows or versions knows."""
+    was = TargetContract(mode, ("id",), ())
+    progress = Progress(target="t", source="shop", contract=was, watermarks={"": Watermarks()})
+    rebuilt: Any = SimpleNamespace(
+        contract=TargetContract("scd1", ("id",), ()),
+        route=SimpleNamespace(columns={}, shard_column=None),
+        columns={"id": "int"},
+        typed_names=("id",),
+        batches=[batch(image=("id", "a", "c"), partials=1, unhashed=1)],
+    )
+    noted = _noted(progress, rebuilt, gone=False).watermarks[""]
+    assert (noted.partials, noted.unhashed) == known
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,24 @@ def test_versions_of_two_source_tables_never_share_a_key(
     assert answer.code == 1
     assert "expected one source table to have key (1) of two, got shop.a and shop.b" in answer.err
     assert len(_rows(project, "SELECT id FROM gold.two WHERE _current")) == 2
+
+
+@pytest.mark.slow
+def test_rows_that_were_images_before_know_which_keys_were_given_up(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A late change of such a key makes no row of it."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/m.yml", SOURCE)
+    kept = "source: m\ntables: [{{from: shop.moved, target: moved, stored_as_scd_type: {}}}]\n"
+    project.write("conf/tables/m.yml", kept.format("append"))
+    moved = _change("moved", "UPDATE", 5, "5", id_=2)
+    moved["old"] = [{"id": "1"}]
+    project.land("1.jsonl", [_change("moved", "INSERT", 1, "1"), moved])
+    assert project.ingest("run").code == 0
+    project.write("conf/tables/m.yml", kept.format("1"))
+    assert project.ingest("rebuild", "moved", "--yes").code == 0
+    project.land("2.jsonl", [_change("moved", "UPDATE", 3, "3")])
+    assert project.ingest("run").code == 0
+    assert _rows(project, "SELECT id, n FROM gold.moved") == [{"id": 2, "n": "5"}]
+    assert project.ingest("reconcile", "moved").code == 0

@@ -74,7 +74,8 @@ def watermarks_of_both(
     whole history, makes; None if the positions of the two cannot be compared.
 
     Under another key other changes move a row, and under other columns other changes change nothing
-    and other partial images lack a base (`last_baseless`).
+    and other partial images lack a base (`last_baseless`). And images may spell a column in several
+    ways that the target did not have when they were applied.
     """
     top = batch.highest
     if known.applied is not None and top is not None and len(known.applied) != len(top):
@@ -83,6 +84,7 @@ def watermarks_of_both(
         known.with_baseless(last_baseless),
         last_removal=highest([known.last_removal, batch.last_removal]),
         last_noop=known.applied if batch.keeps.versions else known.last_noop,
+        spellings=tuple(sorted({*known.spellings, *batch.spellings})),
     )
 
 

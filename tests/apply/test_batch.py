@@ -15,6 +15,7 @@ from ingest.position import Pos
 from ingest.sql.projection import Projection
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.scd2 import _put_back_by_truncates
+from pipelines.apply.watermarks import watermarks_of_both
 from pipelines.operations.rebuild import _noted
 from pipelines.silver.pending import BatchStats
 from pipelines.targets.progress import Progress, Watermarks
@@ -69,6 +70,14 @@ def test_names_that_only_deletes_have_are_remembered() -> None:
     assert keyed.spellings == ("ID", "id")
     assert batch(images=(), deleted=(("id", "A"),), watermarks=applied).spellings == ("A", "a")
     assert batch(watermarks=applied).spellings == ()
+
+
+def test_how_a_column_is_spelled_is_known_once_the_target_has_it() -> None:
+    """It was excluded, or waited for a decision, while its spelling changed."""
+    history = batch(images=(("id", "a"), ("id", "A"), ("ID",)))
+    known = Watermarks(applied=(5,), spellings=("ID", "id"))
+    both = watermarks_of_both(known, history, last_baseless=None)
+    assert both is not None and both.spellings == ("A", "ID", "a", "id")
 
 
 @pytest.mark.parametrize(("mode", "known"), [("append", (True, True)), ("scd2", (False, False))])

@@ -16,7 +16,7 @@ import msgspec
 
 from ingest.ddl.model import Clause
 from ingest.names import lowered
-from ingest.position import PHASE, SNAPSHOT, Pos
+from ingest.position import EPOCH, PHASE, SNAPSHOT, Pos
 
 Fact = TypeVar("Fact")
 
@@ -274,9 +274,9 @@ def reaches(
     than as it stands."""
     if lowest is None or highest is None or not entries:
         return False
-    # A row of a snapshot stands below all places at which the columns of its table may have
-    # changed.
-    snapshot = lowest[PHASE] == SNAPSHOT
+    # A row of a snapshot stands below all places of its epoch at which the columns of its table may
+    # have changed. There may be some in a later epoch, too.
+    snapshot = lowest[PHASE] == SNAPSHOT or lowest[EPOCH] < highest[EPOCH]
     if any(snapshot or highest > e.pos if e.hidden else lowest < e.pos for e in entries):
         return True
     filled = {default.column.lower() for default in defaults(entries) if default.until is None}

@@ -247,6 +247,14 @@ def test_events_that_are_read_otherwise(
     assert reaches(entries, read, read, images=[["id", "C"]])
 
 
+def test_a_snapshot_of_the_next_epoch_beside_the_stream_of_the_last_one() -> None:
+    """Its rows may be read above a change that waits, and stand below it."""
+    waits = (LineageEntry((1, *at(9)[1:]), AddColumn("c", "int"), hidden=True),)
+    read = (1, *read_in_snapshot(at(20))[1:])
+    assert reaches(waits, at(8), read, images=[["id", "c"]])
+    assert not reaches(waits, at(8), at(30), images=[["id", "c"]])
+
+
 def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> None:
     """The rows that come before the cutover of an online schema change (53)."""
     entries = (

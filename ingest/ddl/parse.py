@@ -168,14 +168,15 @@ def identity(
     table: TableName,
     order: Sequence[int | None] | None = None,
     event_time: int | None = None,
+    epoch: int = 0,
 ) -> str:
     """The ledger id: equal for broadcast copies and replays of one DDL, 12 hexadecimal digits.
 
     `table` is the message's own; `order` is epoch and s1…s5 where the source has an order, else
-    None and the `event_time` in microseconds stands in (semantics.md, 16 and 17). White space and a
-    closing semicolon do not count.
+    None and the `event_time` in microseconds stands in, with the `epoch` (semantics.md, 16, 17 and
+    76). White space and a closing semicolon do not count.
     """
-    when = [event_time] if order is None else list(order)
+    when = [event_time, *([epoch] if epoch else [])] if order is None else list(order)
     text = " ".join(statement.split()).rstrip("; ")
     parts = [source, *table.folded(), *("" if part is None else str(part) for part in when), text]
     data = "\x1f".join(parts).encode("utf-8", "surrogatepass")

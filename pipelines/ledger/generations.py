@@ -23,7 +23,7 @@ from ingest.ddl.changes import FreezeTable, RecreateTable
 from ingest.ddl.model import Clause, Statement
 from ingest.ddl.risks import Kind
 from ingest.names import SourceTable, lowered
-from ingest.position import SOURCE_PART, pos_literal, source_part
+from ingest.position import EPOCH, SOURCE_PART, pos_literal, source_part
 from ingest.sql.query import select
 from ingest.sql.quoting import equal
 from ingest.sql.silver import TRUNCATES, first_of
@@ -145,6 +145,7 @@ def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
     arrives = by_arrival(warehouse.config.sources[entry.table.source])
     same = (
         equal(source=entry.table.source, kind="ddl", ddl=entry.statement or "")
+        + f" AND epoch = {entry.pos[EPOCH]}"
         + f" AND IF({arrives}, event_time <=> {when}, {source_part('pos')} = {own})"
     )
     truncates = warehouse.session.sql(select(warehouse.name("silver", "cdc"), same))

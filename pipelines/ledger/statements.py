@@ -173,8 +173,11 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
     by_source = pos is not None and scheme(source, row["format"]) == "source"
     own = TableName(row["db"], row["schema"], row["table"])
     text, truncate = row["ddl"] or "", row["op"] == "truncate"
-    order = (pos[EPOCH], *pos[S1:STREAM]) if by_source and pos is not None else None
-    id_ = parse.identity(text, source=source.name, table=own, order=order, event_time=row["micros"])
+    epoch = pos[EPOCH] if pos is not None else 0
+    order = (epoch, *pos[S1:STREAM]) if by_source and pos is not None else None
+    id_ = parse.identity(
+        text, source=source.name, table=own, order=order, event_time=row["micros"], epoch=epoch
+    )
     dialect = row["dialect"] or guess_dialect(text, db=own.db, schema=own.schema)
     read = _parsed(text, own, dialect, limits=source.limits.filled())
     # A snapshot says how a table is by its CREATE. The statements that come with it, a DROP before

@@ -31,6 +31,7 @@ from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
 from ingest.errors import IngestError, SourceError
 from ingest.names import SourceTable
+from ingest.position import EPOCH
 from ingest.sql import redecoded as texts
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
@@ -159,7 +160,8 @@ def _place_entries(warehouse: Warehouse, source: Source) -> None:
 
     def told(entry: Entry) -> tuple[object, ...]:
         first = first_names.get(entry.table, entry.table)
-        return first, entry.statement, entry.event_time, entry.kind == "truncate"
+        epoch = entry.pos[EPOCH] if entry.pos is not None else None
+        return epoch, first, entry.statement, entry.event_time, entry.kind == "truncate"
 
     now = {
         told(found): found

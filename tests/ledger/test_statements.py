@@ -45,6 +45,18 @@ def test_67_what_a_statement_names_wins(statement: str, tables: list[str]) -> No
     assert [f"{table.db}.{table.table}" for table in found] == tables
 
 
+@pytest.mark.parametrize("order", ["source", "arrival"])
+def test_76_what_comes_again_in_a_new_epoch_is_a_statement_of_its_own(order: str) -> None:
+    """A table that was dropped and created again is so there, too: what the new epoch brings from
+    before that stands above the first CREATE."""
+    shop = SHOP.model_copy(update={"order": order})
+    first = row("CREATE TABLE orders (id int)", STREAMED)
+    [(once, _)] = _read(shop, first)
+    [(again, _)] = _read(shop, {**first, "pos": [1, *first["pos"][1:]]})
+    [(copy, _)] = _read(shop, {**first, "pos": [*first["pos"][:7], 9, 9, 0, 1]})
+    assert again.id != once.id == copy.id
+
+
 def test_67_a_message_that_names_no_table_is_of_the_one_in_its_statement() -> None:
     unnamed = {**row("ALTER TABLE crop ADD COLUMN sown date", STREAMED), "table": None}
     [(entry, _)] = _read(SHOP, unnamed)

@@ -92,6 +92,30 @@ def test_what_came_before_a_drop_is_there_although_others_were_brought_forward_f
 
 
 @pytest.mark.slow
+def test_a_log_that_comes_again_in_a_new_epoch_has_its_drop_again(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    source = SOURCE.replace("order: source", "order: arrival")
+    project.write("conf/sources/shop.yml", source)
+    applied = "{from: '*', ddl: {destructive: apply}}"
+    project.write("conf/tables/shop.yml", f"source: shop\ntables: [{applied}]\n")
+    log = [
+        row("tags", 1, id="1", a="old"),
+        statement("tags", 4, "DROP TABLE tags"),
+        statement("tags", 5, "CREATE TABLE tags (id int primary key, a text)"),
+        row("tags", 6, id="2", a="new"),
+    ]
+    for epoch in (0, 1):
+        project.write("conf/sources/shop.yml", f"{source}epoch: {epoch}\n")
+        project.land(f"{epoch}.jsonl", log)
+        assert project.ingest("run").code == 0
+        found = project.ingest("sql", "SELECT id, a FROM gold.shop_tags", "--json").records
+        assert found == [{"id": 2, "a": "new"}]
+    assert project.ingest("reconcile", "shop_tags").code == 0
+
+
+@pytest.mark.slow
 def test_a_table_goes_with_its_database(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

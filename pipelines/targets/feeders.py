@@ -24,7 +24,7 @@ def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
     """
     by_target: dict[str, list[SourceTable]] = {}
     for (source, target), progress in progress_by_target.items():
-        if not is_target(target) or not progress.batch:
+        if not is_target(target) or not progress.last_batch:
             continue
         came = {label: number for number, label in enumerate(progress.watermarks)}
         fed = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,13 @@ def test_a_source_of_another_configuration_feeds_its_target_still() -> None:
     told = {(source, "Stock"): fed(source) for source in ("depot", "till", "shop")}
     tables = [SourceTable(source, "wms", None, "stock") for source in ("depot", "till")]
     assert feeders(config, told) == {"stock": tables}
+    # Of whole transactions, a part of the first batch may be all that is published.
+    first = {
+        of: replace(row, batch=0, below=(0, 1, 9), partly_applied=1) for of, row in told.items()
+    }
+    assert feeders(config, first) == {"stock": tables}
+    none = {of: replace(row, batch=0) for of, row in told.items()}
+    assert feeders(config, none) == {}
 
 
 def test_a_table_that_is_parked_by_itself_has_a_row_of_its_own_kind() -> None:

@@ -354,7 +354,10 @@ def _columns(
         lineages.setdefault(feed.lineage, set()).update(names_sent(feed.stats))
 
     def before(entry: Entry) -> Mapping[str, str]:
-        return gold_types_before(warehouse, entry) if entry.pos is not None else {}
+        if entry.pos is None:
+            return {}
+        named = (feed.names for feed in feeds if entry.table in feed.names)
+        return gold_types_before(warehouse, entry, next(named, (entry.table,)))
 
     return todays_columns(
         route, wanted, entries, held=held or {}, lineages=lineages, keys=keys, before=before

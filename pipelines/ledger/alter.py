@@ -51,7 +51,7 @@ from ingest.ddl.changes import (
 )
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
-from ingest.names import label_of, lowered
+from ingest.names import SourceTable, label_of, lowered
 from ingest.sql.casts import misfit
 from ingest.sql.ledger.columns_sent import schema_behind
 from ingest.sql.metadata import gold_name
@@ -89,7 +89,8 @@ def carry_out(ledger: Ledger, entry: Entry, route: Route) -> bool:
     again = added_again(entry, ledger.of(entry.table))
     steps = _begin_steps(warehouse, entry, proposed)
     _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
-    _alter(warehouse, route, _types_behind(warehouse, entry, route))
+    names = ledger.names(entry.table)
+    _alter(warehouse, route, _types_behind(warehouse, entry, route, names=names))
     if entry.recreates:
         return bool(only(DropColumn, entry.proposed))
     restored = _restore(ledger, entry, route)
@@ -274,14 +275,17 @@ def _text(value: str, type_: str) -> str:
 MARK = "ingest.ddl"
 
 
-def _types_behind(warehouse: Warehouse, entry: Entry, route: Route) -> list[ColumnChange]:
+def _types_behind(
+    warehouse: Warehouse, entry: Entry, route: Route, *, names: Sequence[SourceTable]
+) -> list[ColumnChange]:
     """The changes that give columns whose names are taken over the types that they have in the
-    source's first row after the change, or the declared types; the columns are empty then."""
+    source's first row after the change, or the declared types; the columns are empty then. `names`:
+    all names that the source table has had."""
     if entry.target is None or entry.pos is None or not takes_over(entry.effects):
         return []
     silver = warehouse.name("silver", "cdc")
-    sent = silver_changes(silver, [entry.table], "true")
-    schemas = silver_changes(silver, [entry.table], "true", kind="schema")
+    sent = silver_changes(silver, names, "true")
+    schemas = silver_changes(silver, names, "true", kind="schema")
     listings = warehouse.session.sql(schema_behind(sent, schemas, above=entry.pos))
     types = {
         gold_name(c["name"]).lower(): c["type"] for (listed,) in rows(listings) for c in listed

@@ -242,7 +242,8 @@ def _own_types(
         if entry is not None and entry.pos is not None:
             changed[name] = entry
     entries = {entry.id: entry for entry in changed.values()}
-    types = {id_: gold_types_before(ledger.warehouse, e) for id_, e in entries.items()}
+    names = ledger.names(table)
+    types = {id_: gold_types_before(ledger.warehouse, e, names) for id_, e in entries.items()}
     found = {}
     for name, entry in changed.items():
         before = types[entry.id].get(name.lower())

@@ -254,9 +254,9 @@ class Drift:
         return tuple(row[0]) if row is not None and row[0] is not None else None
 
     def _changes(self, *, kind: str = "change") -> str:
-        """SQL of the source table's changes, or of its rows of another kind."""
+        """SQL of the source table's changes, under all its names, or its rows of another kind."""
         silver = self._ledger.warehouse.name("silver", "cdc")
-        return silver_changes(silver, [self._table], "true", kind=kind)
+        return silver_changes(silver, self._ledger.names(self._table), "true", kind=kind)
 
     def _kept_out(self, change: AddColumn | AlterColumnType) -> bool:
         """Whether the ledger has a decision on this, or waits for one."""

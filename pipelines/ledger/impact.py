@@ -20,10 +20,12 @@ from ingest.names import SourceTable
 from ingest.sql.ledger.columns_sent import sends
 from ingest.sql.ledger.entries import counts, holding_a_value
 from ingest.sql.metadata import source_name
+from ingest.sql.pending import of_tables
 from ingest.sql.quoting import equal
 from ingest.sql.rejects.rows import misfits_in
 from ingest.sql.silver import above_pos, of_table
 from pipelines.ledger.entries import WAITING, Entry, load_entries
+from pipelines.ledger.renames import names_of, renames
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import schema_pos
@@ -41,10 +43,12 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
     waiting = [entry for entry in known if entry.status in WAITING]
     counted = dict.fromkeys((entry.id for entry in waiting), 0)
     sources = warehouse.config.sources
+    first_names = renames(load_entries(warehouse).values())
 
     def held_back(entry: Entry) -> str | None:
         source = sources.get(entry.table.source)
-        return _held_back(entry, schema_pos(source) if source is not None else "pos")
+        where = schema_pos(source) if source is not None else "pos"
+        return _held_back(entry, where, of_tables(names_of(entry.table, first_names)))
 
     for layer, table, where, condition in (
         ("silver", "cdc", "kind = 'change'", held_back),
@@ -88,9 +92,10 @@ def _counts(
     return counted
 
 
-def _held_back(entry: Entry, schema_pos: str) -> str | None:
+def _held_back(entry: Entry, schema_pos: str, own: str) -> str | None:
     """SQL that is true for the changes of silver that hold what the entry brings; `schema_pos`: SQL
-    of where each stands among the schema changes."""
+    of where each stands among the schema changes; `own`: SQL that is true for those of its
+    table."""
     table = entry.table
     brought, terms = [], []
     for effect in entry.effects:
@@ -100,7 +105,7 @@ def _held_back(entry: Entry, schema_pos: str) -> str | None:
             case RenameTable(db, schema, name):
                 terms.append(f"({of_table(SourceTable(table.source, db, schema, name))})")
             case RecreateTable() if entry.pos is not None:
-                terms.append(f"({of_table(table)} AND {above_pos(entry.pos)})")
+                terms.append(f"({own} AND {above_pos(entry.pos)})")
             case (
                 AlterColumnType()
                 | DropColumn()
@@ -115,7 +120,7 @@ def _held_back(entry: Entry, schema_pos: str) -> str | None:
     if brought:
         since = entry.pos if entry.statement else None
         where = above_pos(since, of=schema_pos) if since else "true"
-        terms.append(f"({of_table(table)} AND {where} AND {sends(*map(source_name, brought))})")
+        terms.append(f"({own} AND {where} AND {sends(*map(source_name, brought))})")
     if not terms:
         return None
     return f"{equal(source=table.source)} AND ({' OR '.join(terms)})"

@@ -247,7 +247,7 @@ def _source_types(ledger: Ledger, entry: Entry, statement: Statement) -> dict[st
     modified = any(clause.kind == "modify_column" for clause in statement.clauses)
     if not (modified or _guarded(statement)) or entry.pos is None:
         return {}
-    since, types = types_before(ledger.warehouse, entry)
+    since, types = types_before(ledger.warehouse, entry, ledger.names(entry.table))
     earlier = [
         other
         for other in ledger.of(entry.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -142,28 +142,35 @@ def given_types(read: Statement, before: Mapping[str, str]) -> Iterator[tuple[st
                 yield column.name, column.source_type
 
 
-def types_before(warehouse: Warehouse, entry: Entry) -> tuple[Pos, dict[str, str]]:
+def types_before(
+    warehouse: Warehouse, entry: Entry, names: Sequence[SourceTable]
+) -> tuple[Pos, dict[str, str]]:
     """The source types of the last change before an entry that came with types, by column in lower
-    case, and its position; none and () if there is no such change."""
-    pos, columns = _columns_before(warehouse, entry)
+    case, and its position; none and () if there is no such change. `names`: all names that the
+    entry's table has had."""
+    pos, columns = _columns_before(warehouse, entry, names)
     return pos, {gold_name(c["name"]).lower(): c["source_type"] for c in columns}
 
 
-def gold_types_before(warehouse: Warehouse, entry: Entry) -> dict[str, str]:
+def gold_types_before(
+    warehouse: Warehouse, entry: Entry, names: Sequence[SourceTable]
+) -> dict[str, str]:
     """The same as Spark types, without the columns that had none."""
-    _, columns = _columns_before(warehouse, entry)
+    _, columns = _columns_before(warehouse, entry, names)
     return {gold_name(c["name"]).lower(): c["type"] for c in columns if c["type"] is not None}
 
 
-def _columns_before(warehouse: Warehouse, entry: Entry) -> tuple[Pos, list[dict[str, Any]]]:
+def _columns_before(
+    warehouse: Warehouse, entry: Entry, names: Sequence[SourceTable]
+) -> tuple[Pos, list[dict[str, Any]]]:
     assert entry.pos is not None
-    silver, table = warehouse.name("silver", "cdc"), entry.table
-    changes = silver_changes(silver, [table], "true")
+    silver = warehouse.name("silver", "cdc")
+    changes = silver_changes(silver, names, "true")
     asked = columns_sent.schema_of_last(changes, below=entry.pos)
     (last,) = warehouse.session.sql(asked).collect()[0]
     if last is None:
         return (), []
-    schemas = silver_changes(silver, [table], "true", kind="schema")
+    schemas = silver_changes(silver, names, "true", kind="schema")
     found = warehouse.session.sql(columns_sent.columns_of_schema(schemas, last["schema_id"]))
     return tuple(last["pos"]), [column for (listed,) in rows(found) for column in listed]
 

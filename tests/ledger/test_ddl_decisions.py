@@ -371,6 +371,46 @@ def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
 
 
 @pytest.mark.slow
+def test_what_waits_under_a_new_name_of_the_table_is_filled_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows of a snapshot that show that there is something to fill have the new name."""
+    project = Project(tmp_path, capsys.readouterr)
+    declared = "keys: {shop.t: [id], shop.u: [id]}\n"
+    declared += "columns: {shop.t: {id: int}, shop.u: {id: int}}\n"
+    project.write("conf/sources/shop.yml", f"{SOURCE.replace('canal', 'debezium')}{declared}")
+    project.write("conf/tables/shop.yml", TABLES)
+
+    def sent(pos: int, table: str, snapshot: str = "false", **more: Any) -> dict[str, Any]:
+        place = {"file": "binlog.000007", "pos": pos, "row": 0, "ts_ms": T0 + pos}
+        of = {"connector": "mysql", "db": "shop", "table": table, "snapshot": snapshot}
+        return {"source": {**of, **place}, "ts_ms": T0 + pos, **more}
+
+    def row(op: str, **after: Any) -> dict[str, Any]:
+        return {"op": op, "before": None, "after": after}
+
+    def said(pos: int, table: str, text: str) -> dict[str, Any]:
+        return sent(pos, table, databaseName="shop", ddl=text, tableChanges=[])
+
+    def approve() -> dict[str, Any]:
+        [waits] = project.ingest("ddl", "list", "--status", "pending", "--json").records
+        assert project.ingest("ddl", "approve", waits["id"]).code == 0
+        return waits
+
+    project.land("1.jsonl", [sent(10, "t", **row("c", id=1)), said(15, "t", "RENAME TABLE t TO u")])
+    assert project.ingest("run").code == 0
+    approve()
+    project.land("2.jsonl", [said(20, "u", ADD.format("u"))])
+    assert project.ingest("run").code == 0
+    project.land("3.jsonl", [sent(30, "u", "incremental", **row("r", id=2, c=5))])
+    assert project.ingest("run").code == 0
+    assert approve()["waiting_rows"] == 1
+    found = project.ingest("sql", "SELECT id, c FROM gold.shop_t ORDER BY id", "--json").records
+    assert found == [{"id": 1, "c": 7}, {"id": 2, "c": 5}]
+    assert project.ingest("reconcile", "shop_t").code == 0
+
+
+@pytest.mark.slow
 def test_a_null_that_a_snapshot_sent_since_is_not_filled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ from ingest.names import SourceTable
 from pipelines.gold import run as gold_run
 from pipelines.ledger import store as store_module
 from pipelines.ledger.decisions import Verdict, decide, enter, overtaken, review_retyped
+from pipelines.ledger.drift import Drift
 from pipelines.ledger.entries import Entry, Overtaken, added_again, lineage_of
 from pipelines.ledger.review import effects_on
 from pipelines.ledger.shared_columns import keyed_by_others, without_others
@@ -292,6 +293,24 @@ def test_rows_wait_to_be_folded_until_the_tables_file_has_their_target_as_it_was
     assert fold(route, outdated="decoding") == ([], True)
     assert fold(route, resting={("s", "t")}) == ([], True)
     assert fold(route) == (["t"], False)
+
+
+def test_what_data_shows_of_a_renamed_table_came_under_any_of_its_names() -> None:
+    asked: list[str] = []
+
+    def sql(text: str) -> Any:
+        asked.append(text)
+        return SimpleNamespace(collect=lambda: [("c", [0, 1, 20])])
+
+    warehouse = SimpleNamespace(name=lambda *_: "silver.cdc", session=SimpleNamespace(sql=sql))
+    names = (TABLE, TABLE._replace(table="chest"))
+    known: Any = SimpleNamespace(
+        warehouse=warehouse, names=lambda _: names, of=lambda _: [], lineage=lambda _: ()
+    )
+    route: Any = SimpleNamespace(target="t", columns={}, exclude=())
+    [new] = Drift(known, TABLE, route).new_columns({}, wanted={"c": "int"})
+    assert new.pos == (0, 1, 20)
+    assert all(f"'{name.table}'" in asked[0] for name in names)
 
 
 def _with_rows_to_fold(monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Progress]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ingest.config.routes import Route
 from ingest.names import SourceTable
+from ingest.position import Pos
 from ingest.sql.projection import events
 from ingest.sql.query import select
 from ingest.sql.rejects import retyped
@@ -59,7 +60,7 @@ def try_again(
     target = TargetTable(contract=row.contract, columns=columns, shared=True)
     for batch in history_batches(warehouse, found.feeds, target, extent=extent):
         with Frames(warehouse) as frames:
-            row = _give(frames, batch, opened, row=row)
+            row = _give(ledger, frames, batch, opened=opened, row=row)
     return row
 
 
@@ -85,7 +86,9 @@ def shares_keys(route: Route, row: Progress) -> bool:
     return contract is not None and may_share_keys(route, contract.keeps, tables=tables)
 
 
-def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> Progress:
+def _give(
+    ledger: Ledger, frames: Frames, batch: TableBatch, *, opened: str, row: Progress
+) -> Progress:
     """Fold the keys that are free from the table's history. Their changes that are in that fold no
     longer wait; the rejects of the others say from now on why they do."""
     changes = events(batch.projection, batch.history("true"))
@@ -102,6 +105,7 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
         refolded = fold_again(frames, batch, late, run=mode.history_run(batch))
         counts = mode.merge_folded(frames, batch, refolded)
         last, baseless = refolded.last_baseless, refolded.baseless
+    _note_baseless(ledger, batch, last)
     claims = texts.of_keys(opened, changes, keys=free)
     verdicts = retyped.typed_again(batch.projection, changes, claims, rejects=True)
     change_rejects(frames.warehouse, retyped.as_changes(verdicts, baseless=baseless))
@@ -109,6 +113,17 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
     known = row.watermarks.get(label, Watermarks()).with_baseless(last)
     watermarks = {**row.watermarks, label: known}
     return replace(row, watermarks=watermarks).counting(counts)
+
+
+def _note_baseless(ledger: Ledger, batch: TableBatch, last: Pos | None) -> None:
+    """Record where the highest partial image without a base stands, before its reject says that it
+    waits for that: after a kill in between nothing would look for it when the base comes."""
+    known, label = ledger.progress(batch.target), batch.projection.label
+    if last is None or known is None or label not in known.watermarks:
+        return
+    noted = known.with_watermarks({label: known.watermarks[label].with_baseless(last)})
+    if noted.watermarks != known.watermarks:
+        record_progress(ledger.warehouse, [noted], ledger.progress_by_target)
 
 
 def _waiting(warehouse: Warehouse, route: Route, opened: str) -> list[SourceTable]:

@@ -160,6 +160,44 @@ def test_a_key_that_was_freed_before_a_kill(
 
 
 @pytest.mark.slow
+def test_a_change_that_waits_for_its_base_since_a_kill(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for another row's key before. Whoever freed that was killed behind the reject."""
+    a, b = "t_a", "t_b"
+    batches = [
+        [
+            change(b, "c", 1, {"id": 1, "x": "b", "y": "b"}),
+            change(a, "c", 2, {"id": 7, "x": "a", "y": "a"}),
+            change(a, "u", 5, {"id": 1, "x": "new", "y": UNSENT}),
+        ],
+        [change(b, "d", 6, None) | {"before": {"id": 1, "x": "b", "y": "b"}}],
+        [change(a, "c", 3, {"id": 1, "x": "old", "y": "y"})],
+    ]
+    lab = Lab.of(
+        spark,
+        tmp_path,
+        "t",
+        batches,
+        **{"keys": ["id"], "from": ["merge.t_*"]},
+        columns={"id": "int", "x": "string", "y": "string"},
+    )
+    lab.step(1)
+    assert lab.aside("t") == [("shard_key_conflict", "open")]
+    lab.land(2)
+    lab.decode()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.ledger.decisions.settle_rest", killed)
+        with pytest.raises(Killed):
+            lab.merge()
+    assert lab.aside("t") == [("no_base_image", "open")]
+    lab.begin_again()
+    lab.step(3)
+    assert lab.values("t", "id", "x", "y") == [(1, "new", "y"), (7, "a", "a")]
+    assert {status for _, status in lab.aside("t")} == {"resolved"} and lab.as_history("t")
+
+
+@pytest.mark.slow
 def test_an_append_target_grows_though_a_run_was_killed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from ingest.names import lowered
 from ingest.position import highest
+from pipelines.apply.batch import TableBatch
 from pipelines.apply.watermarks import key_overridden, watermarks_of_history
 from pipelines.gold.column_warnings import untyped_columns
 from pipelines.gold.known_targets import KnownTarget
@@ -45,6 +46,7 @@ from pipelines.silver import projects
 from pipelines.targets.progress import (
     Progress,
     ProgressByTarget,
+    Watermarks,
     load_progress,
     progress_of,
     record_progress,
@@ -249,6 +251,22 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
     ]
 
 
+def _marks(
+    known: Watermarks, batch: TableBatch | None, *, versions: bool, was_keyed: bool
+) -> Watermarks:
+    """The watermarks of a source table after a rebuild from its history, `batch`; see `_noted`.
+    `was_keyed`: the target had no images before."""
+    marks = replace(known, last_noop=known.applied if versions else None, more_truncates=False)
+    if batch is None:
+        return marks.with_truncates({})
+    if not was_keyed:
+        # Images had no use for these.
+        of_rows = watermarks_of_history(batch)
+        marks = replace(marks, partials=of_rows.partials, unhashed=of_rows.unhashed)
+    overridden = known.key_overridden or key_overridden(batch)
+    return replace(marks, key_overridden=overridden).with_truncates(batch.new_truncates)
+
+
 def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) -> Progress:
     """The progress after a rebuild. How far the target is does not change, parked or not. Skipped
     changes that changed nothing are forgotten, unless versions are kept, and truncates are what
@@ -290,20 +308,10 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         )
     versions = contract.keeps.versions or other or gone
     was_keyed = progress.contract is None or progress.contract.keeps.keyed
-    watermarks = {}
-    for label, known in progress.watermarks.items():
-        batch = batches.get(label)
-        truncates = batch.new_truncates if batch is not None else {}
-        watermarks[label] = replace(
-            replace(known, more_truncates=False).with_truncates(truncates),
-            last_noop=known.applied if versions else None,
-            key_overridden=known.key_overridden or (batch is not None and key_overridden(batch)),
-        )
-        if batch is not None and not was_keyed:
-            # A target of images had no use for these.
-            of_rows = watermarks_of_history(batch)
-            partials, unhashed = of_rows.partials, of_rows.unhashed
-            watermarks[label] = replace(watermarks[label], partials=partials, unhashed=unhashed)
+    watermarks = {
+        label: _marks(known, batches.get(label), versions=versions, was_keyed=was_keyed)
+        for label, known in progress.watermarks.items()
+    }
     if reordered(reconstruction, progress):
         watermarks |= {label: watermarks_of_history(batch) for label, batch in batches.items()}
     differed = progress.contract is not None and progress.contract.differs(contract)

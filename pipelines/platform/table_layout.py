@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ingest.errors import PlatformError
-from ingest.sql.tables.definition import properties, set_properties
+from ingest.sql.tables.definition import set_properties
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.leases import lease, lease_on_all
 from pipelines.platform.warehouse import (
@@ -58,9 +58,8 @@ def found_layout(warehouse: Warehouse) -> Layout | None:
     there = [table for table in _TABLES if warehouse.exists(*table)]
     if not there:
         return None
-    said = warehouse.session.sql(properties(warehouse.name(*there[0]))).collect()
-    held = next((row["value"] for row in said if row["key"] == LAYOUT_PROPERTY), "")
-    number, _, written = str(held).partition(" ")
+    held = warehouse.table_property(*there[0], LAYOUT_PROPERTY) or ""
+    number, _, written = held.partition(" ")
     return Layout(int(number), written) if number.isdigit() else Layout(_FIRST, "")
 
 

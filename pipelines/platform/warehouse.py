@@ -189,6 +189,11 @@ class Warehouse:
             self._fields[layer, table] = (last, fields)
         return fields
 
+    def table_property(self, layer: str, table: str, name: str) -> str | None:
+        """A property of a table that exists; None if it has none of that name."""
+        shown = self.session.sql(definition.properties(self.name(layer, table))).collect()
+        return next((str(row["value"]) for row in shown if row["key"] == name), None)
+
     def create(
         self,
         layer: str,

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from ingest.errors import TableError
 from ingest.sql.privacy.erasure import number_of_messages
 from ingest.sql.tables import upkeep
-from ingest.sql.tables.definition import properties, set_properties
+from ingest.sql.tables.definition import set_properties
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.rows import rows
 from pipelines.platform.scratch import drop_older
@@ -139,9 +139,9 @@ def _forget_log(warehouse: Warehouse, layer: str, table: str) -> None:
     it."""
     name = warehouse.name(layer, table)
     interval, usual = CHECKPOINTS
-    held = {row["key"]: row["value"] for row in warehouse.session.sql(properties(name)).collect()}
+    held = warehouse.table_property(layer, table, interval) or usual
     # The second commit, at the latest, is one with a checkpoint.
-    for every in ("1", "1", held.get(interval, usual)):
+    for every in ("1", "1", held):
         warehouse.execute(set_properties(name, {interval: every}))
     log = warehouse.folder(layer, table) / "_delta_log"
     found = [match for file in log.iterdir() if (match := _CHECKPOINT.fullmatch(file.name))]

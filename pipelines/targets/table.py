@@ -20,7 +20,7 @@ from ingest.names import lowered
 from ingest.sql.metadata import METADATA, ROW_METADATA, check_column_names
 from ingest.sql.projection import Projection
 from ingest.sql.quoting import quoted
-from ingest.sql.tables.definition import add_columns, properties, set_properties
+from ingest.sql.tables.definition import add_columns, set_properties
 from ingest.sql.tables.upkeep import detail
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Horizon
@@ -254,8 +254,7 @@ def _property(warehouse: Warehouse, target: str, name: str) -> Any:
     """A value that `_hex` wrote, or an earlier version as plain JSON; None if there is none."""
     if not warehouse.exists("gold", target):
         return None
-    shown = warehouse.session.sql(properties(warehouse.name("gold", target)))
-    text = next((row["value"] for row in shown.collect() if row["key"] == name), None)
+    text = warehouse.table_property("gold", target, name)
     if text is None:
         return None
     return json.loads(text if text.startswith(("[", "{")) else bytes.fromhex(text))

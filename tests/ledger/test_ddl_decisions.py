@@ -40,6 +40,29 @@ def die(*_: Any, **__: Any) -> Any:
     raise Killed
 
 
+def put(table: str, id_: int, es: int) -> dict[str, Any]:
+    """A row that Canal sends `es` milliseconds after the beginning."""
+    row, types = {"id": str(id_), "a": "x"}, {"id": "int", "a": "varchar(9)"}
+    return canal(table, "INSERT", row, es=T0 + es, id_=1, types=types)
+
+
+def read(op: str, pos: int, table: str, **after: Any) -> dict[str, Any]:
+    """A row that Debezium reads: `c` from the log, `r` in an incremental snapshot."""
+    snapshot = "incremental" if op == "r" else "false"
+    return {**placed(pos, table, snapshot), "op": op, "before": None, "after": after}
+
+
+def stated(pos: int, table: str, statement: str) -> dict[str, Any]:
+    """A schema change as Debezium sends it."""
+    return {**placed(pos, table), "databaseName": "shop", "ddl": statement, "tableChanges": []}
+
+
+def placed(pos: int, table: str, snapshot: str = "false") -> dict[str, Any]:
+    place = {"file": "binlog.000007", "pos": pos, "row": 0, "ts_ms": T0 + pos}
+    of = {"connector": "mysql", "db": "shop", "table": table, "snapshot": snapshot}
+    return {"source": {**of, **place}, "ts_ms": T0 + pos}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A project whose tables all wait for the same change."""
@@ -350,18 +373,10 @@ def test_a_column_is_filled_from_a_snapshot_that_was_read_since(
     project.write("conf/sources/shop.yml", f"{SOURCE.replace('canal', 'debezium')}{declared}")
     project.write("conf/tables/shop.yml", TABLES)
 
-    def sent(pos: int, snapshot: str = "false", **more: Any) -> dict[str, Any]:
-        place = {"file": "binlog.000007", "pos": pos, "row": 0, "ts_ms": T0 + pos}
-        source = {"connector": "mysql", "db": "shop", "table": "t", "snapshot": snapshot, **place}
-        return {"source": source, "ts_ms": T0 + pos, **more}
-
-    def row(**after: Any) -> dict[str, Any]:
-        return {"op": "r" if "c" in after else "c", "before": None, "after": after}
-
-    statement = sent(20, databaseName="shop", ddl=ADD.format("t"), tableChanges=[])
-    project.land("1.jsonl", [sent(10, **row(id=1)), statement])
+    statement = stated(20, "t", ADD.format("t"))
+    project.land("1.jsonl", [read("c", 10, "t", id=1), statement])
     assert project.ingest("run").code == 0
-    project.land("2.jsonl", [sent(30, "incremental", **row(id=2, c=5))])
+    project.land("2.jsonl", [read("r", 30, "t", id=2, c=5)])
     assert project.ingest("run").code == 0
     waits = entry(project, "t")
     assert (waits["status"], waits["waiting_rows"]) == ("pending", 1)
@@ -381,28 +396,17 @@ def test_what_waits_under_a_new_name_of_the_table_is_filled_in(
     project.write("conf/sources/shop.yml", f"{SOURCE.replace('canal', 'debezium')}{declared}")
     project.write("conf/tables/shop.yml", TABLES)
 
-    def sent(pos: int, table: str, snapshot: str = "false", **more: Any) -> dict[str, Any]:
-        place = {"file": "binlog.000007", "pos": pos, "row": 0, "ts_ms": T0 + pos}
-        of = {"connector": "mysql", "db": "shop", "table": table, "snapshot": snapshot}
-        return {"source": {**of, **place}, "ts_ms": T0 + pos, **more}
-
-    def row(op: str, **after: Any) -> dict[str, Any]:
-        return {"op": op, "before": None, "after": after}
-
-    def said(pos: int, table: str, text: str) -> dict[str, Any]:
-        return sent(pos, table, databaseName="shop", ddl=text, tableChanges=[])
-
     def approve() -> dict[str, Any]:
         [waits] = project.ingest("ddl", "list", "--status", "pending", "--json").records
         assert project.ingest("ddl", "approve", waits["id"]).code == 0
         return waits
 
-    project.land("1.jsonl", [sent(10, "t", **row("c", id=1)), said(15, "t", "RENAME TABLE t TO u")])
+    project.land("1.jsonl", [read("c", 10, "t", id=1), stated(15, "t", "RENAME TABLE t TO u")])
     assert project.ingest("run").code == 0
     approve()
-    project.land("2.jsonl", [said(20, "u", ADD.format("u"))])
+    project.land("2.jsonl", [stated(20, "u", ADD.format("u"))])
     assert project.ingest("run").code == 0
-    project.land("3.jsonl", [sent(30, "u", "incremental", **row("r", id=2, c=5))])
+    project.land("3.jsonl", [read("r", 30, "u", id=2, c=5)])
     assert project.ingest("run").code == 0
     assert approve()["waiting_rows"] == 1
     found = project.ingest("sql", "SELECT id, c FROM gold.shop_t ORDER BY id", "--json").records
@@ -421,20 +425,11 @@ def test_a_null_that_a_snapshot_sent_since_is_not_filled(
     project.write("conf/sources/shop.yml", f"{SOURCE.replace('canal', 'debezium')}{declared}")
     project.write("conf/tables/shop.yml", "source: shop\ntables: [{from: '*'}]\n")
 
-    def sent(pos: int, snapshot: str = "false", **more: Any) -> dict[str, Any]:
-        place = {"file": "binlog.000007", "pos": pos, "row": 0, "ts_ms": T0 + pos}
-        source = {"connector": "mysql", "db": "shop", "table": "t", "snapshot": snapshot, **place}
-        return {"source": source, "ts_ms": T0 + pos, **more}
-
-    def row(op: str, **after: Any) -> dict[str, Any]:
-        return {"op": op, "before": None, "after": after}
-
-    project.land("1.jsonl", [sent(10, **row("c", id=1, a=1))])
+    project.land("1.jsonl", [read("c", 10, "t", id=1, a=1)])
     assert project.ingest("run").code == 0
     text = f"{ADD.format('t')}, MODIFY COLUMN a bigint"
-    statement = sent(20, databaseName="shop", ddl=text, tableChanges=[])
-    read = sent(30, "incremental", **row("r", id=2, a=2, c=None))
-    project.land("2.jsonl", [statement, read])
+    statement = stated(20, "t", text)
+    project.land("2.jsonl", [statement, read("r", 30, "t", id=2, a=2, c=None)])
     assert project.ingest("run").code == 0
     found = project.ingest("sql", "SELECT id, c FROM gold.shop_t ORDER BY id", "--json").records
     assert found == [{"id": 1, "c": 7}, {"id": 2, "c": None}]
@@ -451,18 +446,13 @@ def test_rows_that_are_to_be_folded_again_wait_for_what_the_tables_file_wants(
     plain = "source: shop\ntables: [{from: '*'}]\n"
     project.write("conf/tables/shop.yml", plain)
 
-    def put(id_: int, es: int) -> dict[str, Any]:
-        row, types = {"id": str(id_), "a": "x"}, {"id": "int", "a": "varchar(9)"}
-        return canal("late", "INSERT", row, es=T0 + es, id_=1, types=types)
-
-    project.land(
-        "1.jsonl", [put(1, 1000), canal_ddl("late", ADD.format("late"), es=T0 + 2000, id_=1)]
-    )
-    project.land("2.jsonl", [put(2, 5000)])
+    added = canal_ddl("late", ADD.format("late"), es=T0 + 2000, id_=1)
+    project.land("1.jsonl", [put("late", 1, 1000), added])
+    project.land("2.jsonl", [put("late", 2, 5000)])
     assert project.ingest("run").code == 0
     project.write("conf/tables/shop.yml", plain.replace("'*'", "'*', deletes: soft"))
     dropped = canal_ddl("late", "ALTER TABLE late DROP COLUMN c", es=T0 + 4000, id_=1)
-    project.land("3.jsonl", [dropped, put(3, 6000)])
+    project.land("3.jsonl", [dropped, put("late", 3, 6000)])
     assert project.ingest("run").code == 1
     project.write("conf/tables/shop.yml", plain)
     assert project.ingest("run").code == 0
@@ -481,10 +471,6 @@ def test_a_target_that_cannot_be_folded_again_waits_alone(
     project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", SOURCE)
     project.write("conf/tables/shop.yml", "source: shop\ntables: [{from: '*'}]\n")
-
-    def put(table: str, id_: int, es: int) -> dict[str, Any]:
-        row, types = {"id": str(id_), "a": "x"}, {"id": "int", "a": "varchar(9)"}
-        return canal(table, "INSERT", row, es=T0 + es, id_=1, types=types)
 
     def told() -> list[Any]:
         query = "SELECT id, c FROM gold.shop_late ORDER BY id"

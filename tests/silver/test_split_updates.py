@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,10 @@ def _cow() -> dict[str, Any]:
     return canal("cows", "INSERT", {"id": "1"}, es=T0, id_=1, types={"id": "int"})
 
 
-def test_a_pair_is_joined_by_the_run_after_one_that_was_killed(
-    tmp_path: Path,
-    spark: SparkSession,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The batch whose pairs were not joined is found by its own mark: another source has appended
-    since."""
+def _zoo_and_farm(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> tuple[Project, Warehouse, Callable[[str], stream.Silver]]:
+    """A project of two sources, and what brings one of them to silver."""
     project = Project(tmp_path, capsys.readouterr)
     for name, format_ in (("zoo", "dataworks"), ("farm", "canal")):
         project.write(
@@ -60,19 +57,32 @@ def test_a_pair_is_joined_by_the_run_after_one_that_was_killed(
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config, spark)
 
-    def decode(name: str) -> None:
+    def decode(name: str) -> stream.Silver:
         bronze.ingest_source(warehouse, config.sources[name])
-        stream.decode_source(warehouse, config.sources[name])
+        return stream.decode_source(warehouse, config.sources[name])
 
-    def killed(*_: Any, **__: Any) -> int:
-        raise RuntimeError("killed")
+    return project, warehouse, decode
 
+
+def _killed(*_: Any, **__: Any) -> int:
+    raise RuntimeError("killed")
+
+
+def test_a_pair_is_joined_by_the_run_after_one_that_was_killed(
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The batch whose pairs were not joined is found by its own mark: another source has appended
+    since."""
+    project, warehouse, decode = _zoo_and_farm(tmp_path, spark, capsys)
     lion, lynx = ({"id": 1, "beast": beast} for beast in ("lion", "lynx"))
     project.land("zoo-1.jsonl", [_half("UPDATE_BEFOR", 7, lion, None)])
     decode("zoo")
     project.land("zoo-2.jsonl", [_half("UPDATE_AFTER", 7, None, lynx)])
     with monkeypatch.context() as patch, pytest.raises(PySparkException):
-        patch.setattr(stream, "join_split_updates", killed)
+        patch.setattr(stream, "join_split_updates", _killed)
         decode("zoo")
     project.land("farm-1.jsonl", [_cow()])
     decode("farm")
@@ -104,22 +114,7 @@ def test_a_pair_that_a_killed_run_left_apart_is_joined_where_the_stream_begins_a
 ) -> None:
     """A source that rests after a kill until bronze's log is shorter: its last batch is offered no
     more, and its messages are left out, since silver has them."""
-    project = Project(tmp_path, capsys.readouterr)
-    for name, format_ in (("zoo", "dataworks"), ("farm", "canal")):
-        project.write(
-            f"conf/sources/{name}.yml",
-            f"name: {name}\nformat: {format_}\nfiles: {{path: landing/{name}-*.jsonl}}\n",
-        )
-    config = load(tmp_path / "conf", environ={})
-    warehouse = Warehouse(config, spark)
-
-    def decode(name: str) -> stream.Silver:
-        bronze.ingest_source(warehouse, config.sources[name])
-        return stream.decode_source(warehouse, config.sources[name])
-
-    def killed(*_: Any, **__: Any) -> int:
-        raise RuntimeError("killed")
-
+    project, warehouse, decode = _zoo_and_farm(tmp_path, spark, capsys)
     old, new = {"id": 1, "beast": "lion"}, {"id": 2, "beast": "lion"}
     project.land("zoo-1.jsonl", [_half("UPDATE_BEFOR", 7, old, None)])
     decode("zoo")
@@ -128,7 +123,7 @@ def test_a_pair_that_a_killed_run_left_apart_is_joined_where_the_stream_begins_a
     spark.sql(f"ALTER TABLE delta.`{table}` {interval}")
     project.land("zoo-2.jsonl", [_half("UPDATE_AFTER", 7, None, new)])
     with monkeypatch.context() as patch, pytest.raises(PySparkException):
-        patch.setattr(stream, "join_split_updates", killed)
+        patch.setattr(stream, "join_split_updates", _killed)
         decode("zoo")
     project.land("farm-1.jsonl", [_cow()])
     decode("farm")
